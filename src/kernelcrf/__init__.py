@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kernelcrf.estimators.input import Input
     from kernelcrf.estimators.markov_network import MarkovNetwork
     from kernelcrf.estimators.multilabel import MultiLabelCRF
+    from kernelcrf.estimators.segments import SegmentCRF
     from kernelcrf.estimators.temperature import TemperatureScaling
     from kernelcrf.persistence import ModelFileError
     from kernelcrf.preprocessing.files import load, save
@@ -37,6 +38,7 @@ else:
         "MarkovNetwork": "kernelcrf.estimators.markov_network",
         "ModelFileError": "kernelcrf.persistence",
         "MultiLabelCRF": "kernelcrf.estimators.multilabel",
+        "SegmentCRF": "kernelcrf.estimators.segments",
         "TemperatureScaling": "kernelcrf.estimators.temperature",
         "from_frame": "kernelcrf.readers.frames",
         "load": "kernelcrf.preprocessing.files",
@@ -72,6 +74,7 @@ __all__ = [
     "MarkovNetwork",
     "ModelFileError",
     "MultiLabelCRF",
+    "SegmentCRF",
     "TemperatureScaling",
     "__version__",
     "from_frame",

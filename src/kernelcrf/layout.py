@@ -12,9 +12,10 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Floats
 from kernelcrf.basis.pairs import Pairs
+from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
-from kernelcrf.terms import OF_INPUT, STEPS, TOKENS, Term, cliques_of, times_square
+from kernelcrf.terms import OF_INPUT, SEGMENTS, STEPS, TOKENS, Term, cliques_of, times_square
 
 
 @dataclass(frozen=True)
@@ -130,17 +131,19 @@ class Layout:
         """Restore a layout from the result of `to_config`, and the pairs of each term by its name."""
         terms = []
         for one in config:
-            k_y = LabelKernel.from_config(one["label_kernel"])
+            of_durations = one["label_kernel"]["kind"] == "durations"
+            k_y = (DurationKernel if of_durations else LabelKernel).from_config(one["label_kernel"])
             cliques = cliques_of(one["name"], one["nodes"])
             if cliques == STEPS:
                 if not k_y.is_identity:
                     raise ValueError(
-                        f"term {one['name']!r} scores steps and has label_kernel={k_y.kind!r}: expected 'delta', "
-                        "the only label kernel for pairs of labels"
+                        f"term {one['name']!r} scores steps and has label_kernel={one['label_kernel']['kind']!r}: "
+                        "expected 'delta', the only label kernel for pairs of labels"
                     )
                 k_y = LabelKernel("delta", k_y.L**2)
             kernel = None if one["kernel"] is None else InputKernel.from_config(one["kernel"])
-            read = one["name"].removeprefix(OF_INPUT) if one["name"].startswith(OF_INPUT) else TOKENS
+            own_input = SEGMENTS if cliques == SEGMENTS else TOKENS
+            read = one["name"].removeprefix(OF_INPUT) if one["name"].startswith(OF_INPUT) else own_input
             read = None if kernel is None else read
             n, own = int(one["n"]), pairs[one["name"]]
             # Files of earlier versions have no L1 penalty.
@@ -149,11 +152,13 @@ class Layout:
         return cls(tuple(terms))
 
 
-def _stored_label_kernel(term: Term) -> LabelKernel:
+def _stored_label_kernel(term: Term) -> LabelKernel | DurationKernel:
     """Return the label kernel that model files store for a term of a chain.
 
     For a term that scores steps between labels, the stored kernel compares single labels instead of pairs of labels.
     """
+    if isinstance(term.k_y, DurationKernel):
+        return term.k_y
     if not isinstance(term.k_y, LabelKernel):
         raise TypeError(
             f"term {term.name!r} has a label kernel of type {type(term.k_y).__name__}: "

@@ -32,6 +32,7 @@ import numpy.typing as npt
 from kernelcrf.arrays import Array, Floats, Ints
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.graphs.structure import Chains
+from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
 from kernelcrf.validation import either, real
@@ -57,6 +58,17 @@ CHAIN_CLIQUES = {
     START_TERM: STARTS,
     END_TERM: ENDS,
     STEP_TERM: STEPS,
+}
+# The kinds of cliques of a segmentation, besides those of a chain: the first and the last token of each segment, its
+# duration, its tokens beyond the longest duration, and the segment as a whole.
+FIRSTS, LASTS, DURATIONS, TAILS, SEGMENTS = "firsts", "lasts", "durations", "tails", "segments"
+FIRST_TERM, LAST_TERM, DURATION_TERM, TAIL_TERM, SEGMENT_TERM = "first", "last", "duration", "tail", "segment"
+SEGMENT_CLIQUES = {
+    FIRST_TERM: FIRSTS,
+    LAST_TERM: LASTS,
+    DURATION_TERM: DURATIONS,
+    TAIL_TERM: TAILS,
+    SEGMENT_TERM: SEGMENTS,
 }
 # The name of the term of an input that has a name starts with this prefix, as the names of its parameters do.
 OF_INPUT = "inputs__"
@@ -145,10 +157,13 @@ def scored_tokens(term: Term, chains: Chains) -> Ints | slice:
 
 
 def cliques_of(name: str, n_nodes: int) -> str:
-    """Return the kind of cliques of a term of a chain; raise KeyError if no term has this name and number of nodes."""
+    """Return the kind of cliques of a term of a chain or a segmentation.
+
+    Raise KeyError if no term has this name and number of nodes.
+    """
     if name.startswith(OF_INPUT):
         return {1: TOKENS, 2: STEPS}[n_nodes]
-    return CHAIN_CLIQUES[name]
+    return (CHAIN_CLIQUES | SEGMENT_CLIQUES)[name]
 
 
 def constant_term(cliques: str) -> str:
@@ -204,6 +219,30 @@ def chain_terms(
         terms.append(Term(STEP_TERM, STEPS, pairs, C_edge, edge_kernel, TOKENS))
     terms += [term for term in of_inputs if term.cliques == STEPS]
     return [replace(term, l1=float(l1)) for term in terms]
+
+
+def segment_terms(
+    n_labels: int,
+    C: float,
+    *,
+    durations: DurationKernel | None,
+    tail: bool,
+    ends: InputKernel | None,
+    segment_kernel: InputKernel | None,
+) -> list[Term]:
+    """Return the terms that a segmentation has besides the terms of a chain, all with the prior variance C.
+
+    durations : the kernel of pairs of a duration and a label, or None if durations have no scores.
+    tail : whether segments may be longer than the longest duration, with a score for each further token.
+    ends : input kernel of the first and the last token of a segment, or None if these have no scores of their own.
+    segment_kernel : input kernel of whole segments, or None if these have no scores of their own.
+    """
+    k_y = LabelKernel("delta", n_labels)
+    terms = [] if ends is None else [Term(FIRST_TERM, FIRSTS, k_y, C, ends, TOKENS)]
+    terms += [] if ends is None else [Term(LAST_TERM, LASTS, k_y, C, ends, TOKENS)]
+    terms += [] if durations is None else [Term(DURATION_TERM, DURATIONS, durations, C)]
+    terms += [Term(TAIL_TERM, TAILS, k_y, C)] if tail else []
+    return terms + ([] if segment_kernel is None else [Term(SEGMENT_TERM, SEGMENTS, k_y, C, segment_kernel, SEGMENTS)])
 
 
 def soft(v: Array, threshold: float) -> Array:

@@ -53,7 +53,7 @@ def beside(T: int, D: int, rounds: int) -> dict[str, float]:
 
     torch.set_num_threads(1)
     scores = draw(T, D, tail=False)
-    _, total, w, *_, durations, _ = scores.arrays
+    total, w, durations = scores.arrays[1], scores.steps, scores.durations
     # edge[n, k, to, from]: a segment of k tokens and label `to` starts at n, after a segment of label `from`. At n = 0,
     # one label stands for the beginning of the sequence.
     edge = np.full((T, D + 1, L, L), -1e9)
@@ -67,7 +67,7 @@ def beside(T: int, D: int, rounds: int) -> dict[str, float]:
         found = SemiMarkovCRF(potentials, lengths=torch.tensor([T + 1]))
         return found.marginals, found.partition
 
-    difference = abs(float(peer()[1].detach()) - SegmentMessages.of(scores).log_partition)
+    difference = abs(float(peer()[1].detach()) - SegmentMessages.of(scores).log_partition[0])
     return common.side_by_side({"ours": lambda: marginals(scores), "peer": peer}, rounds) | {"difference": difference}
 
 

@@ -10,17 +10,11 @@ import pytest
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import chain
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
-from kernelcrf.inference.segments import (
-    SegmentMessages,
-    SegmentScores,
-    k_best,
-    labels_of,
-    sample,
-    score_of,
-    viterbi,
-)
+from kernelcrf.inference.segmentations import k_best, labels_of, sample, score_of, viterbi
+from kernelcrf.inference.segments import SegmentMessages, SegmentScores, candidate_rows
 
 WIDE = "scores and durations that differ by hundreds"
+OWN, LIMITED = "scores of segments", "limits of segments"
 PROBLEMS = {
     "one token": (1, 2, 1, False, False),
     "durations of 1 and 2": (4, 2, 2, False, False),
@@ -30,8 +24,12 @@ PROBLEMS = {
     "runs": (5, 3, 3, False, True),
     "runs with a tail": (6, 2, 3, True, True),
     WIDE: (6, 2, 5, True, False),
+    OWN: (6, 2, 3, True, False),
+    f"{OWN} without a tail": (6, 2, 4, False, True),
+    LIMITED: (6, 2, 3, True, False),
+    f"{OWN} and {LIMITED}": (6, 2, 2, True, False),
 }
-FIELDS = "tokens", "steps", "durations", "first", "last", "tail"
+FIELDS = "tokens", "steps", "durations", "first", "last", "tail", "segments"
 
 
 def draw(T, L, D, with_tail, runs, seed=0, ends=True):
@@ -61,7 +59,17 @@ def plain_score(scores, segments):
             total += -np.inf if scores.tail is None else (e - b - D) * scores.tail[a]
         total += 0.0 if scores.first is None else scores.first[b, a] + scores.last[e - 1, a]
         total += scores.steps[segments[at - 1][0], a] if at else 0.0
+        if scores.segments is not None:
+            total += scores.segments[candidate(len(scores.tokens), D, b, min(e - b, D)), a]
+        if scores.continues is not None and not scores.continues[b + 1 : e, a].all():
+            return -np.inf
     return total
+
+
+def candidate(T, D, b, d):
+    """The row of a candidate segment, by counting."""
+    every = [(start, n) for start in range(T) for n in range(1, D + 1) if start + n <= T]
+    return every.index((b, d))
 
 
 @pytest.fixture(params=PROBLEMS, scope="module")
@@ -71,7 +79,14 @@ def problem(request):
         rng = np.random.default_rng(0)
         scores = replace(scores, tokens=300 * rng.normal(size=(6, 2)), durations=500 * rng.normal(size=(5, 2)))
         scores.durations[1, 0] = -np.inf
-    every = list(segmentations(*scores.tokens.shape))
+    T, L = scores.tokens.shape
+    if OWN in request.param:
+        n = candidate_rows(Chains.from_lengths([T]), len(scores.durations))[-1]
+        scores = replace(scores, segments=np.random.default_rng(3).normal(size=(n, L)))
+    if LIMITED in request.param:
+        scores = replace(scores, continues=np.random.default_rng(4).random((T, L)) < 0.6)
+        scores.first[2, 0] = -np.inf
+    every = list(segmentations(T, L))
     values = np.array([plain_score(scores, one) for one in every])
     return scores, every, values
 
@@ -82,6 +97,8 @@ def test_marginals_equal_enumeration(problem):
     log_z = np.logaddexp.reduce(values)
     expected = {"nodes": np.zeros((T, L)), "starts": np.zeros((T, L)), "ends": np.zeros((T, L))}
     expected |= {"steps": np.zeros((L, L)), "lengths": np.zeros((D, L)), "more": np.zeros(L)}
+    expected["segments"] = np.zeros((0, L) if scores.segments is None else scores.segments.shape)
+    of_segments = Counter()
     for segments, p in zip(every, np.exp(values - log_z), strict=True):
         for at, (a, b, e) in enumerate(segments):
             expected["nodes"][b:e, a] += p
@@ -89,13 +106,18 @@ def test_marginals_equal_enumeration(problem):
             expected["ends"][e - 1, a] += p
             expected["lengths"][min(e - b, D) - 1, a] += p
             expected["more"][a] += p * max(e - b - D, 0)
+            of_segments[a, b, e] += p
+            if scores.segments is not None:
+                expected["segments"][candidate(T, D, b, min(e - b, D)), a] += p
             if at:
                 expected["steps"][segments[at - 1][0], a] += p
-    assert found.log_partition == pytest.approx(log_z, abs=1e-12)
+    assert found.log_partition[0] == pytest.approx(log_z, abs=1e-12)
+    own = np.exp(found.log_probabilities(*np.array(list(of_segments)).T))
+    np.testing.assert_allclose(own, list(of_segments.values()), rtol=0, atol=1e-12)
     for name, value in expected.items():
         np.testing.assert_allclose(getattr(found.moments, name), value, rtol=0, atol=1e-12, err_msg=name)
     p = np.exp(values - log_z)
-    assert found.entropy == pytest.approx(-(p[p > 0] * np.log(p[p > 0])).sum(), abs=1e-10)
+    assert found.entropy()[0] == pytest.approx(-(p[p > 0] * np.log(p[p > 0])).sum(), abs=1e-10)
 
 
 def test_the_best_segmentations_equal_enumeration(problem):
@@ -121,16 +143,6 @@ def test_samples_have_the_probabilities_of_segmentations(problem):
         assert abs(counts[tuple(segments)] / n - own) <= 5 * np.sqrt(own * (1 - own) / n) + 2 / n
 
 
-def moved(scores, direction, step):
-    return replace(
-        scores,
-        **{
-            name: None if (x := getattr(scores, name)) is None else x + step * getattr(direction, name)
-            for name in FIELDS
-        },
-    )
-
-
 def test_tangents_are_derivatives_of_the_marginals(problem):
     scores, _, _ = problem
     rng, step = np.random.default_rng(1), 1e-5
@@ -138,9 +150,9 @@ def test_tangents_are_derivatives_of_the_marginals(problem):
         **{name: None if (x := getattr(scores, name)) is None else rng.normal(size=x.shape) for name in FIELDS}
     )
     tangent = SegmentMessages.of(scores).tangent(direction)
-    high, low = (SegmentMessages.of(moved(scores, direction, sign * step)) for sign in (1, -1))
-    assert tangent.log_partition == pytest.approx((high.log_partition - low.log_partition) / (2 * step), abs=1e-8)
-    for name in ("nodes", "starts", "ends", "steps", "lengths", "more"):
+    high, low = (SegmentMessages.of(scores.move(direction, sign * step)) for sign in (1, -1))
+    np.testing.assert_allclose(tangent.log_partition, (high.log_partition - low.log_partition) / (2 * step), atol=1e-8)
+    for name in ("nodes", "starts", "ends", "steps", "lengths", "more", "segments"):
         difference = (getattr(high.moments, name) - getattr(low.moments, name)) / (2 * step)
         np.testing.assert_allclose(getattr(tangent, name), difference, rtol=0, atol=1e-8, err_msg=name)
 
@@ -150,7 +162,7 @@ def test_segments_of_one_token_are_a_chain():
     chains = Chains.from_lengths([7])
     found = SegmentMessages.of(scores)
     expected = chain.moments(scores.tokens, scores.steps, chains)
-    assert found.log_partition == pytest.approx(chain.log_partition(scores.tokens, scores.steps, chains)[0])
+    assert found.log_partition[0] == pytest.approx(chain.log_partition(scores.tokens, scores.steps, chains)[0])
     np.testing.assert_allclose(found.moments.nodes, expected.nodes, atol=1e-12)
 
 
@@ -163,7 +175,7 @@ def test_geometric_durations_are_self_transitions_of_a_chain(D):
     durations = np.arange(D)[:, None] * np.diagonal(w)
     found = SegmentMessages.of(SegmentScores(s, between, durations, tail=np.diagonal(w)))
     chains = Chains.from_lengths([T])
-    assert found.log_partition == pytest.approx(chain.log_partition(s, w, chains)[0], abs=1e-12)
+    assert found.log_partition[0] == pytest.approx(chain.log_partition(s, w, chains)[0], abs=1e-12)
     np.testing.assert_allclose(found.moments.nodes, chain.moments(s, w, chains).nodes, atol=1e-12)
     edges = chain.edge_marginals(s, w, chains).sum(axis=0)
     np.testing.assert_allclose(found.moments.steps, np.where(np.eye(L, dtype=bool), 0, edges), atol=1e-12)
@@ -181,13 +193,13 @@ def test_long_sequences_and_large_scores_stay_finite():
     assert score == pytest.approx(score_of(scores, segments), rel=1e-12)
     assert labels_of(segments).shape == (T,)
     large = SegmentMessages.of(replace(draw(6, 2, 3, True, False), tokens=800 * rng.normal(size=(6, 2))))
-    assert np.isfinite(large.log_partition)
+    assert np.isfinite(large.log_partition[0])
     assert np.isfinite(large.moments.nodes).all()
 
 
 def test_what_is_empty_or_forbidden():
     nothing = SegmentScores(np.empty((0, 2)), np.zeros((2, 2)), np.zeros((3, 2)))
-    assert SegmentMessages.of(nothing).log_partition == 0
+    assert SegmentMessages.of(nothing).log_partition[0] == 0
     assert viterbi(nothing) == ([], 0.0)
     assert labels_of([]).shape == (0,)
     short = SegmentScores(np.zeros((5, 1)), np.full((1, 1), -np.inf), np.zeros((3, 1)))
@@ -195,3 +207,42 @@ def test_what_is_empty_or_forbidden():
         SegmentMessages.of(short)
     with pytest.raises(InfeasibleSequenceError):
         viterbi(short)
+
+
+@pytest.mark.parametrize("with_segments", [False, True])
+def test_sequences_in_one_call_equal_single_sequences(with_segments):
+    rng, L, D, lengths = np.random.default_rng(0), 3, 4, [5, 0, 1, 7, 3]
+    chains, weights = Chains.from_lengths(lengths), rng.random(5)
+    N = chains.n_nodes
+    rows = candidate_rows(chains, D)
+    both = SegmentScores(
+        rng.normal(size=(N, L)), rng.normal(size=(L, L)), rng.normal(size=(D, L)), rng.normal(size=(N, L)),
+        rng.normal(size=(N, L)), rng.normal(size=L), rng.normal(size=(rows[-1], L)) if with_segments else None,
+        rng.random((N, L)) < 0.9, chains,
+    )  # fmt: skip
+    direction = SegmentScores(
+        **{name: None if (x := getattr(both, name)) is None else rng.normal(size=x.shape) for name in FIELDS}
+    )
+    found = SegmentMessages.of(both, weights, n_threads=2)
+    results = {"moments": (found.moments, []), "tangent": (found.tangent(direction), [])}
+    entropies = found.entropy()
+    for i, (low, high) in enumerate(zip(chains.offsets[:-1], chains.offsets[1:], strict=True)):
+        cut = {name: slice(low, high) for name in ("tokens", "first", "last", "continues")}
+        cut["segments"] = slice(rows[low], rows[high])
+        one, along = (
+            replace(x, chains=None, **{k: None if getattr(x, k) is None else getattr(x, k)[t] for k, t in cut.items()})
+            for x in (both, direction)
+        )
+        single = SegmentMessages.of(one)
+        results["moments"][1].append(single.moments)
+        results["tangent"][1].append(single.tangent(along))
+        assert entropies[i] == pytest.approx(single.entropy()[0], abs=1e-12)
+        assert k_best(both, 3, i) == k_best(one, 3)
+        same = [np.random.default_rng(1) for _ in range(2)]
+        assert sample(found, 5, same[0], i) == sample(single, 5, same[1])
+    for together, singles in results.values():
+        for name in ("log_partition", "nodes", "starts", "ends", "segments"):
+            np.testing.assert_allclose(getattr(together, name), np.concatenate([getattr(x, name) for x in singles]))
+        for name in ("steps", "lengths", "more"):
+            total = sum(own * getattr(x, name) for own, x in zip(weights, singles, strict=True))
+            np.testing.assert_allclose(getattr(together, name), total, atol=1e-13)

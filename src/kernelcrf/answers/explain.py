@@ -35,7 +35,6 @@ score. The nearest landmarks b have the largest similarity k(x_t, b) / sqrt(k(x_
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -67,14 +66,15 @@ def explain(
     if _is_batch(x):
         raise ValueError(f"x is a batch of {len(x)} sequences: expected one sequence, such as x[0]")
     found = model.distribution([x], None, engine)
-    s, chains = found.s, found.chains
+    chains = found.chains
     if not is_whole(t) or not 0 <= t < chains.n_nodes:
         raise ValueError(
             f"t={shown(t)}: expected an integer, 0 <= t < {chains.n_nodes}, because x has {chains.n_nodes} token(s); "
             "the last token is t=len(x) - 1"
         )
     classes = model.labels.classes.tolist()
-    j = int(decode(found)[t]) if label is None else _index(label, classes)
+    index = int(decode(found)[t]) if label is None else _index(label, classes)
+    j = model.column(index)
 
     rows = model.reader.read([x])[0][[t]]
     inputs = [(own, matrix_of(rows, own.name).astype(np.float64)) for own in model.token_inputs]
@@ -82,10 +82,10 @@ def explain(
     terms, values, weights = _terms(model, inputs, t == 0, t == chains.n_nodes - 1)
     scores = values @ weights
     log_alone = float(log_softmax(scores)[j])
-    clamped = s.copy()
-    clamped[t, np.arange(len(classes)) != j] = -np.inf
+    allowed = np.ones((chains.n_nodes, len(classes)), bool)
+    allowed[t] = np.arange(len(classes)) == index
     try:
-        log_p = float((replace(found, s=clamped).log_partition() - found.log_partition())[0])
+        log_p = float(found.log_prob(np.zeros(chains.n_nodes, np.int32), allowed)[0])
     except InfeasibleSequenceError:
         log_p = -np.inf
 
@@ -96,7 +96,7 @@ def explain(
     most, others = order[:n_terms], order[n_terms:]
     return Explanation(
         t=int(t),
-        label=classes[j],
+        label=classes[index],
         terms=tuple(terms[b] for b in most.tolist()),
         positions=_positions(model, inputs, len(terms), most),
         values=values[most],
@@ -202,7 +202,7 @@ def _nearest(model: ChainModel, inputs: Sequence[tuple[TokenInput, Inputs]], n: 
         similarity = _gram(own, row)[0] / np.maximum(norms, np.finfo(np.float64).tiny)
         most = np.argsort(-similarity, kind="stable")[:n]
         scores = _gram(own, B[most]) @ own.dual_coef + model.intercept
-        labels = model.labels.classes[scores.argmax(axis=1)].tolist()
+        labels = [model.column_labels[k] for k in scores.argmax(axis=1).tolist()]
         alike = zip(here[most].tolist(), similarity[most].tolist(), labels, strict=True)
         found += [NearToken(sequence, token, near, label) for (sequence, token), near, label in alike]
     return tuple(sorted(found, key=lambda one: -one.similarity)[:n])

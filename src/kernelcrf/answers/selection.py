@@ -56,7 +56,7 @@ def select_sequences(
         ranked = model.distribution(X, lengths, engine).k_best(2)
         scores = np.array([np.exp(best[1][1] - best[0][1]) if len(best) > 1 else 0.0 for best in ranked])
     else:
-        _, epistemic, _ = average_draws(model.draw_marginals(flat, chains, None, 1.0, 0, engine))
+        _, epistemic, _ = average_draws(model.draw_marginals(X, lengths, None, 1.0, 0, engine))
         scores = np.array([part.sum() for part in Ragged.cut(epistemic, chains.offsets)])
     tokens = np.maximum(chains.lengths, 1)
     samples = np.repeat(np.arange(chains.n_samples), chains.lengths)

@@ -20,7 +20,7 @@ from kernelcrf.models.kernel import KernelModel
 
 
 def top_terms(
-    model: KernelModel, classes: Sequence[UserData], n: int, positions: Places | None = None
+    model: KernelModel, labels: Sequence[UserData], n: int, positions: Places | None = None
 ) -> dict[str, list[Any]]:
     """Return the n features or landmarks with the largest weights for each label, as a dict from column names to lists.
 
@@ -31,7 +31,7 @@ def top_terms(
     order = np.argsort(-weights, axis=0, kind="stable")[:n]
     rows = order.T.ravel()
     columns: dict[str, list[Any]] = {
-        "label": [label for label in classes for _ in range(len(order))],
+        "label": [label for label in labels for _ in range(len(order))],
         "feature": names[rows].tolist(),
     }
     if positions is not None:

@@ -15,22 +15,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Self
 
-from kernelcrf.answers.summary import summary_html
 from kernelcrf.arrays import UserData
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
-from kernelcrf.estimators.parameters import CLASSES, PRIOR_VARIANCE_OR_RULE
 from kernelcrf.estimators.span_answers import SpanAnswers
 from kernelcrf.fitting.sequences import read_training_data
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.kernel import kernel_parameter
-from kernelcrf.readers.constraints import CONSTRAINTS
-from kernelcrf.readers.feature_dicts import HASH_FEATURES
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import L1, OF_INPUT, TOKEN_TERM, TOKENS, TRANSITION_TERM
-from kernelcrf.validation import FLAG, either, real
+from kernelcrf.terms import L1, OF_INPUT, TOKEN_TERM, TOKENS
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -176,15 +171,7 @@ class ChainCRF(SpanAnswers):
     2.0
     """
 
-    C: Annotated[float | str, PRIOR_VARIANCE_OR_RULE] = "auto"
     l1: Annotated[float, L1] = 0.0
-    constraints: Annotated[Any, CONSTRAINTS] = None
-    classes: Annotated[Any, CLASSES] = None
-    hash_features: Annotated[int | None, HASH_FEATURES] = None
-    all_possible_states: Annotated[bool, FLAG] = False
-    all_possible_transitions: Annotated[bool, FLAG] = True
-    min_freq: Annotated[float, either(real(least=0))] = 0.0
-    boundaries: Annotated[bool, FLAG] = False
     engine: Annotated[Any, ENGINE] = None
 
     @releasing()
@@ -225,22 +212,6 @@ class ChainCRF(SpanAnswers):
             return {kernel_parameter(OF_INPUT + name): one.make_kernel(name, reader, by_scale) for name, one in inputs}
         return self._kernels(reader.n_features, reader.is_sparse(TOKENS), partial(by_scale, TOKENS))
 
-    def _repr_html_inner(self) -> str:
-        """Return the HTML of scikit-learn's diagram, with a summary of the fit below it."""
-        html: str = super()._repr_html_inner()
-        return html + summary_html(self) if hasattr(self, "model_") else html
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
-        return bundle | {"text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        # No estimator_type: for a "classifier", cv=3 would stratify by y, which fails for sequences of labels.
-        tags.target_tags.required = True
-        tags.input_tags.sparse = tags.input_tags.dict = True
-        return tags
-
     def _check_combinations(self) -> None:
         super()._check_combinations()
         if self.l1:
@@ -251,6 +222,4 @@ class ChainCRF(SpanAnswers):
     @property
     def _observed_only(self) -> Collection[str]:
         of_inputs = [OF_INPUT + name for name, one in (self.inputs or {}).items() if not one.steps]
-        every = dict.fromkeys(of_inputs or [TOKEN_TERM], self.all_possible_states)
-        every[TRANSITION_TERM] = self.all_possible_transitions
-        return [name for name, has_all in every.items() if self.min_freq or not has_all]
+        return self._without_all_pairs(of_inputs or [TOKEN_TERM])

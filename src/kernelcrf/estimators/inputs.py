@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Self
 
 from kernelcrf.estimators.input import Input
-from kernelcrf.estimators.kernel import Chained, KernelEstimator
 from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
+from kernelcrf.estimators.sequences import SequenceEstimator, Sequential
 from kernelcrf.fitting.fit import Settings
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.kernel import kernel_parameter
@@ -34,7 +34,7 @@ OF_ONE_INPUT = ("kernel", "gamma", "degree", "coef0", "n_components", "pivots")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class InputsEstimator(KernelEstimator[Chained]):
+class InputsEstimator(SequenceEstimator[Sequential]):
     """Base class of ChainCRF, with the parameter `inputs`, whose entries have parameters themselves."""
 
     inputs: Annotated[Any, INPUTS] = None

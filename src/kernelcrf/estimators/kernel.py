@@ -50,10 +50,17 @@ class KernelEstimator(InputEstimator[Chained]):
         given = [name for name in ("kernel", "edge_kernel") if getattr(self, name, None) is not None]
         return {name: self._make_kernel(name, n_features, sparse, by_scale) for name in given}
 
-    def _train_chain(self, data: Corpus, n_labels: int, make: Callable[[], Mapping[str, InputKernel]]) -> Trained:
+    def _train_chain(
+        self,
+        data: Corpus,
+        n_labels: int,
+        make: Callable[[], Mapping[str, InputKernel]],
+        more: Callable[[Mapping[str, InputKernel], float], list[Term]] = lambda kernels, C: [],
+    ) -> Trained:
         """Fit the model to sequences; a warm start uses the kernels of the previous fit and starts from its weights.
 
         make : a function that returns the kernel of each parameter that sets a kernel, for a fit without a warm start.
+        more : a function of these kernels and of C, which returns terms besides those of a chain.
         """
         start, earlier, C = None, self._earlier, self._first_C()
         kernels = make() if earlier is None else earlier.kernels
@@ -77,6 +84,7 @@ class KernelEstimator(InputEstimator[Chained]):
             l1=l1,
             inputs=self._inputs_of(kernels, C),
         )
+        terms += more(kernels, C)
         problem = Problem(terms, data)
         if earlier is None:
             problem = problem.only_observed(self._observed_only, getattr(self, "min_freq", 0.0))
@@ -126,5 +134,5 @@ class KernelEstimator(InputEstimator[Chained]):
         has landmarks, the features are landmarks, whose weights may be large and cancel each other.
         """
         model = self._model
-        columns = top_terms(model, self.classes_.tolist(), n, getattr(model, "term_positions", None))
+        columns = top_terms(model, model.column_labels, n, getattr(model, "term_positions", None))
         return data_frame("top_features", "coef_ and get_feature_names_out()", columns)

@@ -31,7 +31,7 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
     """
     check_is_fitted(estimator, "model_")
     parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in OF_THE_RUN}
-    for name in {"kernel", "edge_kernel"} & set(parameters):
+    for name in {"kernel", "edge_kernel", "segment_kernel"} & set(parameters):
         if not isinstance(parameters[name], str):
             parameters[name] = None
     if parameters.get("inputs") is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -69,50 +69,56 @@ class LabelledSequences(LocalCorpus):
     weights: Floats | None = None
     legal: Legal | None = None
 
-    def only_weighted(self) -> LabelledSequences:
+    @property
+    def piece(self) -> int:
+        """Return the most tokens of a piece, if C is chosen on held-out pieces of sequences."""
+        return PIECE
+
+    def only_weighted(self) -> Self:
         """Return the data without sequences of weight 0; the other sequences keep their original numbers."""
         return self if self.weights is None or self.weights.all() else self.only(self.weights > 0)
 
-    def only(self, kept: Flags) -> LabelledSequences:
+    def only(self, kept: Flags) -> Self:
         """Return the sequences for which `kept` is True, with their original numbers."""
-        nodes = np.repeat(kept, self.chains.lengths)
+        return self.take(np.flatnonzero(np.repeat(kept, self.chains.lengths)), self.chains.only(kept), kept)
+
+    def take(self, nodes: Places, chains: Chains, samples: Array) -> Self:
+        """Return other sequences, which consist of the given tokens.
+
+        chains : the new sequences.
+        samples : for each new sequence, the index of the sequence that its tokens come from; or flags of sequences.
+        """
         labels = self.labels[nodes]
-        allowed = None if self.allowed is None or (labels >= 0).all() else self.allowed[nodes]
-        weights = None if self.weights is None else self.weights[kept]
         return replace(
-            self, X=self.X[nodes], chains=self.chains.only(kept), labels=labels, allowed=allowed, weights=weights
+            self,
+            X=self.X[nodes],
+            chains=chains,
+            labels=labels,
+            allowed=None if self.allowed is None or (labels >= 0).all() else self.allowed[nodes],
+            weights=None if self.weights is None else self.weights[samples],
         )
 
-    def draw(self, n_tokens: int) -> tuple[LabelledSequences, Array]:
+    def draw(self, n_tokens: int) -> tuple[Self, Array]:
         """Draw pieces of sequences that are spread evenly over the data, with about `n_tokens` tokens in total.
 
-        A piece has at most PIECE tokens, and may start and end with any label. Return the pieces, and the key of each
+        A piece has at most `piece` tokens, and may start and end with any label. Return the pieces, and the key of each
         piece. The key is a number that depends only on the number of the sequence and the place of the piece in it.
         Pieces with small keys are drawn first.
         """
         offsets, numbers = self.chains.offsets, self.chains.numbers
-        counts = -(-self.chains.lengths // PIECE)
+        counts = -(-self.chains.lengths // self.piece)
         sequence = np.repeat(np.arange(len(counts)), counts)
         place = np.arange(len(sequence)) - np.repeat(np.cumsum(counts) - counts, counts)
-        start = offsets[sequence] + PIECE * place
-        lengths = np.minimum(start + PIECE, offsets[sequence + 1]) - start
+        start = offsets[sequence] + self.piece * place
+        lengths = np.minimum(start + self.piece, offsets[sequence + 1]) - start
         number = sequence if numbers is None else numbers[sequence]
         # Multiples of the golden ratio are spread evenly, modulo 1.
         keys = (number.astype(np.uint64) + STRIDE * place.astype(np.uint64)) * GOLDEN
         drawn = _smallest(keys, lengths, n_tokens)
         chains = replace(Chains.from_lengths(lengths[drawn]), numbers=number[drawn])
         nodes = np.arange(chains.n_nodes) + np.repeat(start[drawn] - chains.offsets[:-1], lengths[drawn])
-        every = np.ones(self.n_labels, bool)
-        pieces = replace(
-            self,
-            X=self.X[nodes],
-            chains=chains,
-            labels=self.labels[nodes],
-            allowed=None if self.allowed is None else self.allowed[nodes],
-            weights=None if self.weights is None else self.weights[sequence[drawn]],
-            legal=None if self.legal is None else replace(self.legal, first=every, last=every),
-        )
-        return pieces, keys[drawn]
+        pieces = self.take(nodes, chains, sequence[drawn])
+        return replace(pieces, legal=None if self.legal is None else self.legal.anywhere()), keys[drawn]
 
     def hold_out(self, n_tokens: int) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
         """Draw about `n_tokens` tokens for all folds together; `Corpus.hold_out` explains the folds.
@@ -245,11 +251,14 @@ def read_training_data(
     constraints: UserData,
     inputs: Mapping[str, tuple[str | None, UserData]] | None = None,
     earlier: tuple[SequenceReader | InputsReader, LabelReader] | None = None,
+    read_tokens: Callable[..., list[UserData]] = flat_labels,
+    fit_labels: Callable[[list[UserData], UserData], LabelReader] = LabelReader.fit,
 ) -> TrainingData:
     """Read the sequences X and their labels y, and leave out sequences of weight 0.
 
     inputs : what the inputs read, as for `InputsReader.fit`; None if a sequence is one input without a name.
     earlier : for a warm start, the readers of inputs and labels of the earlier fit; else None.
+    read_tokens, fit_labels : functions that return the labels of all tokens in y, and the reader of these labels.
     """
 
     def fit_reader(weights: UserData) -> tuple[SequenceReader | InputsReader, Any, Chains]:
@@ -259,12 +268,12 @@ def read_training_data(
 
     if earlier is None:
         reader, rows, chains = fit_reader(sample_weight)
-        tokens = flat_labels(y, chains, flat=lengths is not None)
-        labels = LabelReader.fit(tokens, classes)
+        tokens = read_tokens(y, chains, flat=lengths is not None)
+        labels = fit_labels(tokens, classes)
     else:
         reader, labels = earlier
         rows, chains = reader.read(X, lengths)
-        tokens = flat_labels(y, chains, flat=lengths is not None)
+        tokens = read_tokens(y, chains, flat=lengths is not None)
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
     given = read_weights(sample_weight, chains.n_samples, "sequence")
     indices, allowed = labels.encode(tokens, chains)

@@ -149,6 +149,11 @@ class Legal:
         s[chains.last_nodes] = np.where(self.last, s[chains.last_nodes], -np.inf)
         return s, np.where(self.steps, w, w.dtype.type(-np.inf))
 
+    def anywhere(self) -> Legal:
+        """Return the same steps, for pieces of sequences, which may start and end with any label."""
+        every = np.ones_like(self.first)
+        return Legal(self.steps, every, every)
+
     def allows(self, chains: Chains, labels: Array) -> Flags:
         """Return for each token whether its label is legal where it is; missing labels (-1) are always legal."""
         y = np.asarray(labels, np.intp)

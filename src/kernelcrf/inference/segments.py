@@ -4,11 +4,12 @@ A sequence of T tokens is divided into segments (a, b, e) with label a, from tok
 segmentation is a sum over its segments, and over the steps w(a, a') from one segment to the next (a semi-Markov model).
 The score of a segment is
 
-    first_b(a) + sum_{b <= t < e} s_t(a) + last_{e-1}(a) + duration(e - b, a).
+    first_b(a) + sum_{b <= t < e} s_t(a) + last_{e-1}(a) + duration(e - b, a) + g(b, e, a).
 
-Segments of up to D tokens have free scores of durations. If there is a tail, longer segments have the score
-duration(d, a) = duration(D, a) + (d - D) tail(a); otherwise they are forbidden. With S_e the sum of the scores s of all
-tokens before position e, the logarithms of the sums over segmentations are
+Segments of up to D tokens have free scores of durations and, optionally, a score g of their own. If there is a tail,
+longer segments have the score duration(d, a) = duration(D, a) + (d - D) tail(a), and g is that of their first D tokens;
+otherwise they are forbidden. With S_e the sum of the scores s of all tokens before position e, the logarithms of the
+sums over segmentations are, if g = 0,
 
     B_0 = 0,   B_b(a) = log sum_a' exp(A_b(a') + w(a', a)),   H_b = B_b + first_b - S_b          (a segment starts at b)
     G_e(a) = log [exp(H_{e-D}(a) + duration(D, a) + S_e(a)) + exp(G_{e-1}(a) + s_{e-1}(a) + tail(a))] (D tokens or more)
@@ -20,38 +21,53 @@ and R_e (a segment of D tokens or more is open at e) mirror them. They give all 
     p(segment starts at b with label a) = exp(B_b(a) + Y_b(a) - log Z),
     p(y_t = a) = sum_{b <= t} p(starts at b with a) - sum_{e <= t} p(ends at e with a).
 
-One pass takes O(T L (D + L)) operations and O(T L) memory. All numbers are float64. Sums over durations are sums of
-products, with a few exponentials and logarithms per position (`loops.windows`).
+One pass takes O(T L (D + L)) operations and O(T L) memory; a score g needs memory O(T L D). All numbers are float64.
+Sums over durations are sums of products, with a few exponentials and logarithms per position (`loops.windows`), if
+g = 0. Sequences are stored one after the other, as in `graphs.structure`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Floats, Ints, Labels
+from kernelcrf.arrays import Array, Flags, Floats, Ints
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
-from kernelcrf.inference.loops import segment_decoding as decoding_loops
 from kernelcrf.inference.loops import segment_tangents as tangent_loops
 from kernelcrf.inference.loops import segments as loops
-from kernelcrf.inference.loops.windows import push_all
+from kernelcrf.inference.loops.windows import empty_blocks, push_all
 
-Segments: TypeAlias = list[tuple[int, int, int]]
-"""A segmentation: the label, the first token and the token after the last one of each segment, from left to right."""
+# Threads work on groups of sequences with about this many tokens, whatever the number of threads.
+GROUP = 2048
+
+
+def candidate_rows(chains: Chains, D: int) -> Ints:
+    """Return, for each token, the row of the candidate segment that consists of this token alone.
+
+    Candidates are all segments of up to D tokens: those that start at the first token, by their length, then those that
+    start at the second token, and so on. The last entry is the number of all candidates.
+    """
+    left = np.repeat(chains.offsets[1:], chains.lengths) - np.arange(chains.n_nodes)
+    return np.concatenate(([0], np.cumsum(np.minimum(left, D))))
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentScores:
-    """The scores of the segmentations of one sequence of T tokens, with L labels.
+    """The scores of the segmentations of sequences with N tokens in total, and with L labels.
 
-    tokens : (T, L), the score s of each label at each token.
+    tokens : (N, L), the score s of each label at each token.
     steps : (L, L), the score w of a step from one segment to the next, [from, to].
     durations : (D, L), the score of segments of 1 to D tokens.
-    first, last : (T, L), the scores of labels at the first and the last token of a segment, or None for zeros.
+    first, last : (N, L), the scores of labels at the first and the last token of a segment, or None for zeros.
     tail : (L,), the score of each token beyond D, or None if no segment is longer than D.
+    segments : the scores g of candidate segments in the order of `candidate_rows`, one column per label, or None.
+    continues : (N, L), whether a token may belong to the same segment as the token before it; None if it always may.
+    chains : the sequences; None if all tokens are one sequence.
     """
 
     tokens: Floats
@@ -60,185 +76,254 @@ class SegmentScores:
     first: Floats | None = None
     last: Floats | None = None
     tail: Floats | None = None
+    segments: Floats | None = None
+    continues: Flags | None = None
+    chains: Chains | None = None
 
     @cached_property
-    def arrays(self) -> tuple[Floats, ...]:
-        """Return s, S, w, first, last, durations and tail as float64 arrays, with zeros or -inf for what is None."""
+    def order(self) -> Chains:
+        """Return the sequences to which the tokens belong."""
+        return Chains.from_lengths([len(self.tokens)]) if self.chains is None else self.chains
+
+    def move(self, direction: SegmentScores, step: float) -> SegmentScores:
+        """Return these scores plus `step` times the scores `direction`."""
+        names = "tokens", "steps", "durations", "first", "last", "tail", "segments"
+        pairs = {name: (getattr(self, name), getattr(direction, name)) for name in names}
+        moved: dict[str, Any] = {
+            name: None if x is None else x if dx is None else x + step * dx for name, (x, dx) in pairs.items()
+        }
+        return replace(self, **moved)
+
+    @cached_property
+    def arrays(self) -> tuple[Array, ...]:
+        """Return the tuple of arrays that the compiled loops take, with zeros, -inf or nothing for what is None."""
         s = np.ascontiguousarray(self.tokens, np.float64)
-        total = np.empty((len(s) + 1, s.shape[1]))
-        loops.prefix_sums(s, total)
-        nothing = np.zeros_like(s)
+        L, positions = s.shape[1], (len(s) + self.order.n_samples, s.shape[1])
+        total, nothing = np.empty(positions), np.zeros_like(s)
+        loops.prefix_sums(s, self.order.offsets, total)
         given = [nothing if part is None else np.asarray(part, np.float64) for part in (self.first, self.last)]
-        tail = np.full(s.shape[1], -np.inf) if self.tail is None else np.asarray(self.tail, np.float64)
+        tail = np.full(L, -np.inf) if self.tail is None else np.asarray(self.tail, np.float64)
         w, durations = (np.ascontiguousarray(part, np.float64) for part in (self.steps, self.durations))
-        return s, total, w, *given, durations, tail
+        reach, ahead = (np.zeros((0, L) if self.continues is None else positions, np.int32) for _ in range(2))
+        if self.continues is not None:
+            loops.limits(np.ascontiguousarray(self.continues), self.order.offsets, reach, ahead)
+        g = np.zeros((0, L)) if self.segments is None else np.ascontiguousarray(self.segments, np.float64)
+        rows = candidate_rows(self.order, len(durations))[:-1]
+        return s, total, w, *given, durations, tail, reach, ahead, g, rows
+
+    def part(self, low: int, high: int) -> SegmentScores:
+        """Return the scores of the sequences from `low` to `high` - 1."""
+        t, rows = slice(*self.order.offsets[[low, high]].tolist()), candidate_rows(self.order, len(self.durations))
+        given = {name: getattr(self, name) for name in ("tokens", "first", "last", "continues")}
+        own: dict[str, Any] = {name: None if x is None else x[t] for name, x in given.items()}
+        own["segments"] = None if self.segments is None else self.segments[rows[t.start] : rows[t.stop]]
+        return replace(self, **own, chains=self.order.part(low, high))
+
+    def of_sequence(self, i: int) -> tuple[Array, ...]:
+        """Return the arrays of sequence i."""
+        found: tuple[Array, ...] = loops.of_sequence(self.arrays, self.order.offsets, i)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentMoments:
-    """The log-partition and the marginals of the segmentations of a sequence.
+    """The log-partitions and the marginals of the segmentations of sequences.
 
-    nodes : (T, L), the probability of each label at each token.
-    starts, ends : (T, L), the probability that a segment with a label starts at a token, or ends with it.
-    steps : (L, L), the expected number of steps from one label to another.
+    log_partition : one number per sequence.
+    nodes : (N, L), the probability of each label at each token.
+    starts, ends : (N, L), the probability that a segment with a label starts at a token, or ends with it.
+    steps : (L, L), the expected number of steps from one label to another, summed over sequences with their weights.
     lengths : (D, L), the expected number of segments of each duration; the last row counts longer segments, too.
     more : (L,), the expected number of tokens beyond D in longer segments.
+    segments : the probabilities of candidate segments, those of D tokens with all longer ones; empty if they have no
+        scores of their own.
     """
 
-    log_partition: float
+    log_partition: Floats
     nodes: Floats
     starts: Floats
     ends: Floats
     steps: Floats
     lengths: Floats
     more: Floats
+    segments: Floats
+
+    @classmethod
+    def zeros(cls, arrays: tuple[Array, ...], n_samples: int) -> SegmentMoments:
+        """Return moments that are 0, in the shapes that the scores require."""
+        s, w, durations, g = arrays[0], arrays[2], arrays[5], arrays[9]
+        shapes = [s.shape] * 3 + [w.shape, durations.shape, (s.shape[1],), g.shape]
+        return cls(np.zeros(n_samples), *map(np.zeros, shapes))
+
+    @property
+    def sums(self) -> tuple[Floats, ...]:
+        """Return the moments that are sums over sequences."""
+        return self.steps, self.lengths, self.more
+
+    @property
+    def rows(self) -> tuple[Floats, ...]:
+        """Return the moments of single tokens."""
+        return self.nodes, self.starts, self.ends
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """The observed segments of all sequences: their labels, first tokens, and the tokens after the last ones."""
+
+    labels: Ints
+    starts: Ints
+    ends: Ints
+
+    @property
+    def durations(self) -> Ints:
+        """Return the number of tokens of each segment."""
+        return self.ends - self.starts
+
+    def moments(self, scores: SegmentScores, weights: Floats | None = None) -> SegmentMoments:
+        """Return the moments of these segmentations; their log-partitions are their scores.
+
+        weights : the weight of each sequence in moments that are sums over sequences; None means 1.
+        """
+        x, chains = scores.arrays, scores.order
+        s, total, w, first, last, durations, tail, _, _, g, rows = x
+        a, b, e, d, D = self.labels, self.starts, self.ends, self.durations, len(durations)
+        short, beyond = np.minimum(d, D) - 1, np.maximum(d - D, 0)
+        sequence = np.searchsorted(chains.offsets, b, side="right") - 1
+        own = first[b, a] + total[e + sequence, a] - total[b + sequence, a] + last[e - 1, a] + durations[short, a]
+        own = own + beyond * np.where(beyond > 0, tail[a], 0.0)
+        follows = np.flatnonzero(sequence[1:] == sequence[:-1]) + 1
+        own[follows] += w[a[follows - 1], a[follows]]
+        own = own + g[rows[b] + short, a] if len(g) else own
+        each = np.ones(len(a)) if weights is None else weights[sequence]
+        found = SegmentMoments.zeros(x, chains.n_samples)
+        np.add.at(found.log_partition, sequence, own)
+        found.nodes[np.arange(len(s)), np.repeat(a, d)] = 1.0
+        found.starts[b, a] = 1.0
+        found.ends[e - 1, a] = 1.0
+        np.add.at(found.steps, (a[follows - 1], a[follows]), each[follows])
+        np.add.at(found.lengths, (short, a), each)
+        np.add.at(found.more, a, each * beyond)
+        if len(g):
+            found.segments[rows[b] + short, a] = 1.0
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentMessages:
-    """The forward and backward messages of a sequence, which the docstring of the module defines.
+    """The forward and backward messages of sequences, which the docstring of the module defines.
 
-    blocks : sums of scores after a segment, and the scores of durations, as `loops.windows` stores them.
+    weights : the weight of each sequence in moments that are sums over sequences.
+    forward, backward : the messages A, B, H and G, and Y, C and R, with one row per position of each sequence.
     """
 
     scores: SegmentScores
-    log_partition: float
-    A: Floats
-    B: Floats
-    H: Floats
-    G: Floats
-    Y: Floats = field(repr=False)
-    C: Floats = field(repr=False)
-    R: Floats = field(repr=False)
-    blocks: tuple[tuple[Array, ...], tuple[Array, ...]] = field(repr=False)
+    weights: Floats
+    n_threads: int
+    log_partition: Floats
+    forward: tuple[Floats, ...]
+    backward: tuple[Floats, ...]
+    blocks: tuple[Array, ...]
 
     @classmethod
-    def of(cls, scores: SegmentScores) -> SegmentMessages:
-        """Compute all messages; raise InfeasibleSequenceError if scores of -inf forbid all segmentations."""
-        s, total, w, first, last, durations, tail = scores.arrays
-        T, L = s.shape
-        A, B, H, opened, Y, C, R = (np.full((T + 1, L), -np.inf) for _ in range(7))
-        log_z = 0.0
-        of_durations, of_V = _empty_blocks(L, len(durations)), _empty_blocks(L, T)
-        if T:
-            push_all(durations, of_durations)
-            of_H = _empty_blocks(L, T)
-            log_z = loops.forward(s, total, w, first, last, durations, tail, A, B, H, opened, of_H, of_durations)
-            if log_z == -np.inf:
-                raise InfeasibleSequenceError(0, T - 1)
-            loops.backward(s, total, w, first, last, durations, tail, Y, C, R, of_V, of_durations)
-        return cls(scores, float(log_z), A, B, H, opened, Y, C, R, (of_V, of_durations))
+    def of(cls, scores: SegmentScores, weights: Floats | None = None, n_threads: int = 1) -> SegmentMessages:
+        """Compute all messages; raise InfeasibleSequenceError if scores of -inf forbid all segmentations of a sequence.
+
+        weights : the weight of each sequence; None means 1.
+        """
+        x, offsets, m = scores.arrays, scores.order.offsets, scores.order.n_samples
+        L, durations = x[0].shape[1], x[5]
+        forward, backward = (tuple(np.full(x[1].shape, -np.inf) for _ in range(n)) for n in (4, 3))
+        blocks, log_z = empty_blocks(L, len(durations)), np.zeros(m)
+        push_all(durations, blocks)
+        weights = np.ones(m) if weights is None else np.asarray(weights, np.float64)
+        found = cls(scores, weights, n_threads, log_z, forward, backward, blocks)
+        found.run(lambda low, high: loops.forward_all(low, high, x, offsets, *forward, blocks, log_z))
+        if (log_z == -np.inf).any():
+            i = int(np.argmax(log_z == -np.inf))
+            raise InfeasibleSequenceError(i, int(scores.order.lengths[i]) - 1)
+        found.run(lambda low, high: loops.backward_all(low, high, x, offsets, *backward, blocks))
+        return found
+
+    def run(self, function: Any) -> list[Any]:
+        """Return function(low, high) for each group of the sequences from `low` to `high` - 1, in threads."""
+        return LocalEngine(self.n_threads).map(lambda group: function(*group), list(self.scores.order.runs(GROUP)))
 
     @cached_property
     def moments(self) -> SegmentMoments:
         """Return the marginals."""
-        s, total, w, _, _, durations, tail = self.scores.arrays
-        nodes, starts, ends = (np.zeros(s.shape) for _ in range(3))
-        steps, lengths, more = np.zeros(w.shape), np.zeros(durations.shape), np.zeros(s.shape[1])
-        loops.marginals(
-            s, total, w, durations, tail, self.A, self.B, self.H, self.G, self.Y, self.C, self.R, *self.blocks,
-            self.log_partition, nodes, starts, ends, steps, lengths, more,
-        )  # fmt: skip
-        # Rounding errors of long sums are removed from the probabilities of labels, which sum to one.
-        nodes /= np.maximum(nodes.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-        return SegmentMoments(self.log_partition, nodes, starts, ends, steps, lengths, more)
+        x, offsets = self.scores.arrays, self.scores.order.offsets
+        found = replace(SegmentMoments.zeros(x, 0), log_partition=self.log_partition)
 
-    @property
-    def entropy(self) -> float:
-        """Return the entropy of p(segmentation | x): log Z minus the expected score."""
-        found, (s, _, w, first, last, durations, tail) = self.moments, self.scores.arrays
-        pairs = [(found.nodes, s), (found.steps, w), (found.starts, first), (found.ends, last)]
-        pairs += [(found.lengths, durations), (found.more, tail)]
-        return self.log_partition - sum(float((p * np.where(p > 0, x, 0.0)).sum()) for p, x in pairs)
+        def one(low: int, high: int) -> tuple[Floats, ...]:
+            sums = tuple(np.zeros_like(own) for own in found.sums)
+            loops.marginals_all(
+                low, high, x, offsets, self.weights, *self.forward, *self.backward, self.blocks, self.log_partition,
+                *found.rows, *sums, found.segments,
+            )  # fmt: skip
+            return sums
+
+        _add(found.sums, self.run(one))
+        # Rounding errors of long sums are removed from the probabilities of labels, which sum to one.
+        nodes = found.nodes
+        nodes /= np.maximum(nodes.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        return found
+
+    def entropy(self) -> Floats:
+        """Return the entropy of p(segmentation | x) of each sequence: log Z minus the expected score."""
+        found, order = np.empty(len(self.log_partition)), self.scores.order
+        for i in range(order.n_samples):
+            own = self.scores.part(i, i + 1)
+            p, (s, _, w, first, last, durations, tail, _, _, g, _) = SegmentMessages.of(own).moments, own.arrays
+            pairs = [(p.nodes, s), (p.steps, w), (p.starts, first), (p.ends, last), (p.lengths, durations)]
+            pairs += [(p.more, tail), (p.segments, g)]
+            expected = sum(float((p_k * np.where(p_k > 0, x_k, 0.0)).sum()) for p_k, x_k in pairs)
+            found[i] = self.log_partition[i] - expected
+        return found
 
     def tangent(self, direction: SegmentScores) -> SegmentMoments:
-        """Return the derivatives of the log-partition and of all marginals if the scores move along a direction.
+        """Return the derivatives of the log-partitions and of all marginals if the scores move along a direction.
 
         The marginals are the gradient of the log-partition, so that this is a product with its Hessian. `direction`
         must have finite entries, and None where the scores have None.
         """
-        s, total, w, first, last, durations, tail = self.scores.arrays
-        tailless = replace(direction, tail=np.zeros(s.shape[1])) if direction.tail is None else direction
-        ds, dtotal, dw, dfirst, dlast, dd, dtail = tailless.arrays
-        along = ds, dtotal, dw, dfirst, dlast, dd, dtail
-        dA, dB, dG, dY, dC, dR = (np.zeros(self.A.shape) for _ in range(6))
-        own = self.A, self.B, self.H, self.G
-        tangent_loops.forward_tangent(s, total, w, last, durations, tail, *own, *along, dA, dB, dG)
-        tangent_loops.backward_tangent(
-            s, total, w, first, last, durations, tail, self.Y, self.C, self.R, *along, dY, dC, dR
-        )
-        dlog_z = float(np.exp(self.A[-1] - self.log_partition) @ dA[-1]) if len(s) else 0.0
-        nodes, starts, ends = (np.zeros(s.shape) for _ in range(3))
-        steps, lengths, more = np.zeros(w.shape), np.zeros(durations.shape), np.zeros(s.shape[1])
-        tangent_loops.marginals_tangent(
-            s, total, w, last, durations, tail, *own, self.Y, self.C, self.R, self.log_partition, *along,
-            dA, dB, dG, dY, dC, dR, dlog_z, nodes, starts, ends, steps, lengths, more,
-        )  # fmt: skip
-        return SegmentMoments(dlog_z, nodes, starts, ends, steps, lengths, more)
+        x, offsets, L = self.scores.arrays, self.scores.order.offsets, self.scores.tokens.shape[1]
+        tail = np.zeros(L) if direction.tail is None else direction.tail
+        along = replace(direction, tail=tail, chains=self.scores.order).arrays
+        dx = (*along[:7], along[9])
+        found = SegmentMoments.zeros(x, len(self.log_partition))
+
+        def one(low: int, high: int) -> tuple[Floats, ...]:
+            sums = tuple(np.zeros_like(own) for own in found.sums)
+            tangent_loops.tangents_all(
+                low, high, x, offsets, self.weights, *self.forward, *self.backward, self.log_partition, dx,
+                found.log_partition, *found.rows, *sums, found.segments,
+            )  # fmt: skip
+            return sums
+
+        _add(found.sums, self.run(one))
+        return found
+
+    def log_probabilities(self, labels: Ints, starts: Ints, ends: Ints) -> Floats:
+        """Return the log-probabilities of segments with the given labels, first tokens, and tokens after the last ones.
+
+        Tokens are counted over all sequences; no segment may cross the end of a sequence.
+        """
+        _, total, _, _, last, durations, tail, _, ahead, g, rows = self.scores.arrays
+        order = self.scores.order
+        sequence = np.searchsorted(order.offsets, starts, side="right") - 1
+        b, e, D, d = starts + sequence, ends + sequence, len(durations), ends - starts
+        (_, _, H, _), (_, C, _) = self.forward, self.backward
+        score = H[b, labels] + durations[np.minimum(d, D) - 1, labels] + total[e, labels] + last[ends - 1, labels]
+        score = score + C[e, labels] - self.log_partition[sequence]
+        with np.errstate(invalid="ignore"):
+            score = np.where(d > D, score + (d - D) * tail[labels], score)
+        if len(g):
+            score = score + g[rows[starts] + np.minimum(d, D) - 1, labels]
+        return np.where(d <= ahead[b, labels], score, -np.inf) if len(ahead) else np.asarray(score)
 
 
-def _empty_blocks(n_labels: int, n: int) -> tuple[Array, ...]:
-    """Return the arrays in which `loops.windows` stores n numbers for each label."""
-    shape = n_labels, n
-    return np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape)
-
-
-def score_of(scores: SegmentScores, segments: Segments) -> float:
-    """Return the score of a segmentation, or -inf if it is forbidden."""
-    _, total, w, first, last, durations, tail = scores.arrays
-    D, result = len(durations), 0.0
-    for at, (a, b, e) in enumerate(segments):
-        result += first[b, a] + total[e, a] - total[b, a] + last[e - 1, a] + durations[min(e - b, D) - 1, a]
-        result += (e - b - D) * tail[a] if e - b > D else 0.0  # not 0 * -inf
-        result += w[segments[at - 1][0], a] if at else 0.0
-    return float(result)
-
-
-def viterbi(scores: SegmentScores) -> tuple[Segments, float]:
-    """Return the best segmentation and its score."""
-    return k_best(scores, 1)[0]
-
-
-def k_best(scores: SegmentScores, k: int) -> list[tuple[Segments, float]]:
-    """Return the k best segmentations with their scores, best first, or fewer if there are fewer."""
-    s = scores.arrays[0]
-    T, L = s.shape
-    A, B, opened = (np.full((T + 1, L, k), -np.inf) for _ in range(3))
-    A_start, A_rank, B_label, B_rank, G_start, G_rank = (np.zeros((T + 1, L, k), np.int64) for _ in range(6))
-    if not T:
-        return [([], 0.0)]
-    decoding_loops.k_best(*scores.arrays, A, A_start, A_rank, B, B_label, B_rank, opened, G_start, G_rank)
-    order = np.argsort(-A[T].ravel(), kind="stable")[:k]
-    order = order[A[T].ravel()[order] > -np.inf]
-    if not len(order):
-        raise InfeasibleSequenceError(0, T - 1)
-    labels, bounds, result = np.empty(T, np.int64), np.empty(T, np.int64), []
-    for flat in order.tolist():
-        a, r = divmod(flat, k)
-        n = decoding_loops.trace(T, a, r, A_start, A_rank, B_label, B_rank, labels, bounds)
-        result.append((_segments(labels[:n], bounds[:n]), float(A[T, a, r])))
-    return result
-
-
-def sample(messages: SegmentMessages, n_samples: int, rng: np.random.Generator) -> list[Segments]:
-    """Return segmentations that are drawn from p(segmentation | x)."""
-    s, total, w, _, _, durations, tail = messages.scores.arrays
-    labels, bounds, result = np.empty(len(s), np.int64), np.empty(len(s), np.int64), []
-    for _ in range(n_samples):
-        uniform = rng.random(3 * len(s) + 2)
-        n = decoding_loops.sample(
-            s, total, w, durations, tail, messages.A, messages.H, messages.G, uniform, labels, bounds
-        )
-        result.append(_segments(labels[:n], bounds[:n]))
-    return result
-
-
-def _segments(labels: Ints, bounds: Ints) -> Segments:
-    """Return the segments of a segmentation that is given from right to left."""
-    ends = bounds[::-1].tolist()
-    return list(zip(labels[::-1].tolist(), [0, *ends[:-1]], ends, strict=True)) if ends else []
-
-
-def labels_of(segments: Segments) -> Labels:
-    """Return the label of each token of a segmentation."""
-    return np.concatenate([np.full(e - b, a, np.int32) for a, b, e in segments] or [np.empty(0, np.int32)])
+def _add(totals: tuple[Floats, ...], parts: list[tuple[Floats, ...]]) -> None:
+    """Add the sums of all groups of sequences to the totals, in a fixed order."""
+    for part in parts:
+        for total, own in zip(totals, part, strict=True):
+            total += own

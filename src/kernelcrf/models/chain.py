@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -161,10 +161,12 @@ class ChainModel(KernelModel):
         readers: tuple[SequenceReader | InputsReader, LabelReader, Legal | None],
         engine: LocalEngine,
         metadata: Config,
+        **own: Any,
     ) -> Self:
         """Return the model, given the result of training.
 
         readers : the readers that convert inputs and labels to arrays, and the constraints on labels.
+        own : the fields that only a subclass has.
         """
         fitted, (reader, labels, legal) = found.fit, readers
         history = fitted.solution.history
@@ -176,7 +178,18 @@ class ChainModel(KernelModel):
             landmark_positions=_positions(fitted, engine),
             gap_curve=np.array([(record.relative_gap, record.passes, record.seconds) for record in history]),
             metadata=metadata,
+            **own,
         )
+
+    @property
+    def column_labels(self) -> list[UserData]:
+        """Return the label of each column of the scores."""
+        found: list[UserData] = self.labels.classes.tolist()
+        return found
+
+    def column(self, label: int) -> int:
+        """Return the column of the scores that belongs to a label, given by its index."""
+        return label
 
     @cached_property
     def transitions(self) -> Floats:
@@ -252,14 +265,15 @@ class ChainModel(KernelModel):
 
     def draw_marginals(
         self,
-        flat: Inputs,
-        chains: Chains,
+        X: UserData,
+        lengths: UserData,
         n_samples: int | None,
         temperature: float,
         random_state: UserData,
         engine: LocalEngine,
     ) -> Iterator[Array]:
         """Yield, for each draw from the posterior of the weights, the label probabilities, one row per token."""
+        flat, chains = self.reader.read(X, lengths)
         for s, w in self.score_posterior.draws(flat, chains, n_samples, rng_of(random_state), temperature, engine):
             yield self._legal_distribution(s, w, chains, engine).marginals()
 
@@ -314,10 +328,19 @@ class ChainModel(KernelModel):
         terms = dict.fromkeys([*tokens, TRANSITION_TERM, *constants], 1) | dict.fromkeys(steps, 2)
         L, widths = len(labels.classes), {name: reader.width(name.removeprefix(OF_INPUT)) for name in [*tokens, *steps]}
         shared = cls._read_fields(config, arrays, widths, L, terms | {TRANSITION_TERM: 2})
+        return cls(**shared, **cls._read_chain(config, arrays, L, shared), reader=reader, labels=labels)
+
+    @staticmethod
+    def _read_chain(config: Config, arrays: Arrays, L: int, shared: Config) -> Config:
+        """Return the constraints on L labels, positions of landmarks, and records of the fit, as read from a file.
+
+        shared : the fields that `_read_fields` returned.
+        """
         legal = positions = None
         if "legal.steps" in arrays:
             shapes = {"steps": (L, L), "first": (L,), "last": (L,)}
             legal = Legal(**{name: read_array(arrays, f"legal.{name}", shape, "b") for name, shape in shapes.items()})
+        tokens = {term.name for term in shared["layout"].terms if term.cliques == TOKENS}
         with_landmarks = [
             own for name, own in shared["maps"].items() if isinstance(own, WhitenedMap) and name in tokens
         ]
@@ -327,12 +350,9 @@ class ChainModel(KernelModel):
             raise ModelFileError(
                 f"the model file has metadata={shown(config['metadata'])}: expected a JSON object. Save the model again"
             )
-        return cls(
-            **shared,
-            reader=reader,
-            labels=labels,
-            legal=legal,
-            landmark_positions=positions,
-            gap_curve=read_array(arrays, "gap_curve", (parts.n_records(shared), 3), "f"),
-            metadata=config["metadata"],
-        )
+        return {
+            "legal": legal,
+            "landmark_positions": positions,
+            "gap_curve": read_array(arrays, "gap_curve", (parts.n_records(shared), 3), "f"),
+            "metadata": config["metadata"],
+        }

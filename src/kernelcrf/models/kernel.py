@@ -11,7 +11,7 @@ from typing import Self, TypeAlias, TypeVar
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from kernelcrf.arrays import Arrays, Config, Floats, Inputs
+from kernelcrf.arrays import Arrays, Config, Floats, Inputs, UserData
 from kernelcrf.basis.features import FeatureMap, WhitenedMap
 from kernelcrf.basis.folded import PairWeights, Weights, fold
 from kernelcrf.certificate import IMPORTED, TEMPERED, Certificate
@@ -27,11 +27,27 @@ from kernelcrf.persistence.checks import read_array, read_count, read_map, read_
 from kernelcrf.readers.inputs import BETWEEN, InputsReader
 from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import BIAS_TERM, OF_INPUT, STEP_TERM, STEPS, TOKEN_TERM, TOKENS
+from kernelcrf.terms import (
+    BIAS_TERM,
+    FIRST_TERM,
+    LAST_TERM,
+    OF_INPUT,
+    SEGMENT_TERM,
+    STEP_TERM,
+    STEPS,
+    TOKEN_TERM,
+    TOKENS,
+)
 from kernelcrf.validation import shown
 
 # By term: the parameter that sets its kernel, and the name of its feature map in files.
-KERNELS = {TOKEN_TERM: "kernel", STEP_TERM: "edge_kernel"}
+KERNELS = {
+    TOKEN_TERM: "kernel",
+    FIRST_TERM: "kernel",
+    LAST_TERM: "kernel",
+    STEP_TERM: "edge_kernel",
+    SEGMENT_TERM: "segment_kernel",
+}
 MAPS = {TOKEN_TERM: "map", STEP_TERM: "edge_map"}
 
 
@@ -113,6 +129,11 @@ class KernelModel(FittedModel):
     theta: Floats
     maps: Mapping[str, FeatureMap]
     objective_curve: Floats
+
+    @property
+    def column_labels(self) -> list[UserData]:
+        """Return the label of each column of the scores."""
+        raise NotImplementedError
 
     @cached_property
     def token_inputs(self) -> list[TokenInput]:
@@ -243,9 +264,15 @@ class KernelModel(FittedModel):
         arrays |= {"theta": theta, "objective_curve": self.objective_curve}
         for term in layout.terms:
             arrays |= parts.pairs_to_arrays(term.name, term.pairs)
+        first = dict[int, str]()
         for name, own in self.maps.items():
-            config[map_entry(name)], of_map = own.to_arrays()
-            arrays |= {f"{map_entry(name)}.{key}": array for key, array in of_map.items()}
+            entry = map_entry(name)
+            if first.setdefault(id(own), entry) != entry:
+                # Terms that share a map store it once, and the others name its entry.
+                config[entry] = first[id(own)]
+                continue
+            config[entry], of_map = own.to_arrays()
+            arrays |= {f"{entry}.{key}": array for key, array in of_map.items()}
         if self.laplace is not None and self.laplace.posterior is not None:
             arrays |= parts.posterior_arrays(self.laplace.posterior)
         return config, arrays
@@ -299,10 +326,11 @@ class KernelModel(FittedModel):
                 "again"
             )
         layout = Layout.from_config(config["layout"], pairs)
-        maps = {
-            name: read_map(config[map_entry(name)], arrays, f"{map_entry(name)}.", width)
-            for name, width in widths.items()
-        }
+        maps: dict[str, FeatureMap] = {}
+        for name, width in widths.items():
+            entry = map_entry(name)
+            shared_by = [other for other in maps if map_entry(other) == config[entry]]
+            maps[name] = maps[shared_by[0]] if shared_by else read_map(config[entry], arrays, f"{entry}.", width)
         theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)
         shared = cls._read_shared(config, arrays, theta)
         if arrays["theta"].dtype == np.float32:

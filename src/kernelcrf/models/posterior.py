@@ -117,17 +117,39 @@ class ScorePosterior:
         (N, L, L) if they depend on inputs.
 
         chains : the sequences whose tokens are the rows of X.
+        """
+        L = next(term.k_y.L for term in self.layout.terms if term.cliques == TOKENS)
+        inputs = {term.name: matrix_of(X, str(term.input)) for term in self.layout.terms if term.name in self.maps}
+        for drawn in self.draw_terms(inputs, n_samples, rng, temperature, engine):
+            s, w = np.zeros((X.shape[0], L)), np.zeros(1)
+            for term, scores in drawn:
+                if term.cliques == STEPS:
+                    w = w + scores.reshape(*scores.shape[:-1], L, L)
+                else:
+                    s[scored_tokens(term, chains)] += scores
+            check_scores(w.reshape(len(w), -1))
+            yield check_scores(s), w
+
+    def draw_terms(
+        self,
+        inputs: Mapping[str, Inputs],
+        n_samples: int | None,
+        rng: np.random.Generator,
+        temperature: float,
+        engine: LocalEngine,
+    ) -> Iterator[list[tuple[Term, Array]]]:
+        """Yield `n_samples` draws of the scores of each term from their posterior.
+
+        inputs : the inputs of each term that has inputs, by the name of the term.
         n_samples : the number of draws. None uses all draws of the weights that the posterior stores, or 100 if it
             stores no draws and can make any number of them.
         temperature : a factor of the covariance of the posterior.
         """
         n_samples = n_samples or self.posterior.n_kept or N_SAMPLES
         deviations = np.sqrt(temperature) * self.posterior.deviations(n_samples, rng)
-        inputs = {term.name: matrix_of(X, str(term.input)) for term in self.layout.terms if term.name in self.maps}
         features = {name: own.transform(inputs[name], engine) for name, own in self.maps.items()}
-        L = next(term.k_y.L for term in self.layout.terms if term.cliques == TOKENS)
         widest = max(term.k_y.rank for term in self.layout.terms)
-        group = max(GROUP_VALUES // max(X.shape[0] * widest, 1), 1)
+        group = max(GROUP_VALUES // max(max(X.shape[0] for X in inputs.values()) * widest, 1), 1)
         rest = {
             term.name: np.sqrt(temperature * self._rest(term, inputs[term.name], features[term.name]))
             for term in self.layout.terms
@@ -140,15 +162,7 @@ class ScorePosterior:
                 for term in self.layout.terms
             ]
             for k in range(len(theta)):
-                s, w = np.zeros((X.shape[0], L)), np.zeros(1)
-                for term, Z in parts:
-                    scores = term.k_y.expand(Z[:, k] if term.name in features else Z[k])
-                    if term.cliques == STEPS:
-                        w = w + scores.reshape(*scores.shape[:-1], L, L)
-                    else:
-                        s[scored_tokens(term, chains)] += scores
-                check_scores(w.reshape(len(w), -1))
-                yield check_scores(s), w
+                yield [(term, term.k_y.expand(Z[:, k] if term.name in features else Z[k])) for term, Z in parts]
 
     def _group(
         self, term: Term, theta: Floats, F: Inputs | None, rest: Floats | None, rng: np.random.Generator

@@ -33,6 +33,12 @@ class RowModel(KernelModel):
         """Return the model, given the result of training, the reader that converts rows to arrays, and the classes."""
         return cls(**cls._fields_of(found), reader=reader, classes=classes)
 
+    @property
+    def column_labels(self) -> list[UserData]:
+        """Return the class of each column of the scores."""
+        found: list[UserData] = self.classes.tolist()
+        return found
+
     def scores(self, X: UserData, engine: LocalEngine) -> Array:
         """Return the scores f_l(x), with one row per row x of X and one column per class l."""
         return self._scores(self.reader.read(X), engine)

@@ -18,12 +18,13 @@ from kernelcrf.estimators.graph import GraphCRF
 from kernelcrf.estimators.markov_network import MarkovNetwork
 from kernelcrf.estimators.multilabel import MultiLabelCRF
 from kernelcrf.estimators.parameters import STORED_DTYPE
+from kernelcrf.estimators.segments import SegmentCRF
 from kernelcrf.estimators.stored import to_stored
 from kernelcrf.persistence import ModelFileError, PathLike, read, write
 from kernelcrf.persistence.crfsuite.model_file import begins_like_crfsuite, refuse_suffix
 from kernelcrf.validation import PATH, shown, validated
 
-Model = ChainCRF | KernelClassifier | GraphCRF | MarkovNetwork | MultiLabelCRF
+Model = ChainCRF | SegmentCRF | KernelClassifier | GraphCRF | MarkovNetwork | MultiLabelCRF
 ESTIMATORS: dict[str, type[Model]] = {cls.__name__: cls for cls in get_args(Model)}
 PIPELINE, STEP = "Pipeline", "step "
 

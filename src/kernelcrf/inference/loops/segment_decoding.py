@@ -3,6 +3,7 @@
 import numpy as np
 
 from kernelcrf.engines.compiled import compiled, inlined
+from kernelcrf.inference.loops.segments import most_tokens, own
 
 
 @inlined
@@ -22,13 +23,14 @@ def insert(scores, first, second, e, a, score, one, two):
 
 
 @compiled
-def k_best(s, total, w, first, last, durations, tail, A, A_start, A_rank, B, B_label, B_rank, G, G_start, G_rank):
+def k_best(x, A, A_start, A_rank, B, B_label, B_rank, G, G_start, G_rank):
     """Write the scores of the k best segmentations that end at e with label a, A[e, a], and where they come from.
 
     B[b, a] are the best segmentations before a segment of label a that starts at b, and G[e, a] those with an open
     segment of at least D tokens. All scores are -inf at first. A_start and G_start are the starts of last segments,
     A_rank and G_rank the ranks in B there; B_label and B_rank are the label before, and the rank in A.
     """
+    s, total, w, first, last, durations, tail, reach, _, g, rows = x
     T, L = s.shape
     D, k = len(durations), A.shape[2]
     for e in range(T + 1):
@@ -36,21 +38,24 @@ def k_best(s, total, w, first, last, durations, tail, A, A_start, A_rank, B, B_l
             if e == 0:
                 B[e, a, 0] = 0.0
                 continue
-            for d in range(1, min(D - 1, e) + 1):
+            most = most_tokens(reach, e, a, e)
+            for d in range(1, min(D - 1, most) + 1):
                 b = e - d
-                own = first[b, a] - total[b, a] + durations[d - 1, a] + total[e, a] + last[e - 1, a]
+                score = first[b, a] - total[b, a] + durations[d - 1, a] + own(g, rows, b, d, a) + total[e, a]
+                score += last[e - 1, a]
                 for r in range(k):
-                    if B[b, a, r] + own <= A[e, a, k - 1]:
+                    if B[b, a, r] + score <= A[e, a, k - 1]:
                         break
-                    insert(A, A_start, A_rank, e, a, B[b, a, r] + own, b, r)
-            for r in range(k):
-                score = G[e - 1, a, r] + s[e - 1, a] + tail[a]
-                insert(G, G_start, G_rank, e, a, score, G_start[e - 1, a, r], G_rank[e - 1, a, r])
-            if e >= D:
-                b = e - D
-                own = first[b, a] - total[b, a] + durations[D - 1, a] + total[e, a]
+                    insert(A, A_start, A_rank, e, a, B[b, a, r] + score, b, r)
+            if most > D:
                 for r in range(k):
-                    insert(G, G_start, G_rank, e, a, B[b, a, r] + own, b, r)
+                    score = G[e - 1, a, r] + s[e - 1, a] + tail[a]
+                    insert(G, G_start, G_rank, e, a, score, G_start[e - 1, a, r], G_rank[e - 1, a, r])
+            if most >= D:
+                b = e - D
+                score = first[b, a] - total[b, a] + durations[D - 1, a] + own(g, rows, b, D, a) + total[e, a]
+                for r in range(k):
+                    insert(G, G_start, G_rank, e, a, B[b, a, r] + score, b, r)
             for r in range(k):
                 insert(A, A_start, A_rank, e, a, G[e, a, r] + last[e - 1, a], G_start[e, a, r], G_rank[e, a, r])
         if 0 < e < T:
@@ -73,12 +78,13 @@ def trace(e, a, r, A_start, A_rank, B_label, B_rank, labels, bounds):
 
 
 @compiled
-def sample(s, total, w, durations, tail, A, H, G, uniform, labels, bounds):
+def sample(x, A, H, G, uniform, labels, bounds):
     """Draw a segmentation, from right to left; return its number of segments.
 
     uniform : numbers between 0 and 1, two per segment and one per token of a long segment, at most 3 T.
     labels, bounds : the label and the end of each segment, from right to left.
     """
+    s, total, w, _, _, durations, _, reach, _, g, rows = x
     T, L = s.shape
     D = len(durations)
     e, n, used, a = T, 0, 0, -1
@@ -89,17 +95,19 @@ def sample(s, total, w, durations, tail, A, H, G, uniform, labels, bounds):
         a = draw_log(weights, L, uniform[used])
         used += 1
         labels[n], bounds[n] = a, e
-        reach = min(D - 1, e)
-        for d in range(1, reach + 1):
-            weights[d - 1] = H[e - d, a] + durations[d - 1, a] + total[e, a]
-        weights[reach] = G[e, a]
-        d = draw_log(weights, reach + 1, uniform[used]) + 1
+        most = min(D - 1, most_tokens(reach, e, a, e))
+        for d in range(1, most + 1):
+            weights[d - 1] = H[e - d, a] + durations[d - 1, a] + own(g, rows, e - d, d, a) + total[e, a]
+        weights[most] = G[e, a]
+        d = draw_log(weights, most + 1, uniform[used]) + 1
         used += 1
-        if d <= reach:
+        if d <= most:
             e -= d
         else:
             while True:
-                begun = -np.inf if e < D else H[e - D, a] + durations[D - 1, a] + total[e, a]
+                begun = -np.inf
+                if most_tokens(reach, e, a, e) >= D:
+                    begun = H[e - D, a] + durations[D - 1, a] + own(g, rows, e - D, D, a) + total[e, a]
                 if uniform[used] < np.exp(begun - G[e, a]):
                     used += 1
                     e -= D

@@ -1,18 +1,28 @@
 """Compiled loops for derivatives of the messages and marginals of `inference.segments` along a direction.
 
-The names of directions and derivatives begin with d; dd is the direction of the scores of durations.
+The names of directions and derivatives begin with d; dd is the direction of the scores of durations. The direction of
+the scores of one sequence is a tuple `dx` of ds, dtotal, dw, dfirst, dlast, dd, dtail and dg.
 """
 
 import numpy as np
 
 from kernelcrf.engines.compiled import compiled
+from kernelcrf.inference.loops.segments import most_tokens, of_sequence, own
 
 
 @compiled
-def forward_tangent(
-    s, total, w, last, durations, tail, A, B, H, G, ds, dtotal, dw, dfirst, dlast, dd, dtail, dA, dB, dG
-):
+def direction_of(dx, offsets, i):
+    """Return the direction of sequence i, given the direction of all sequences, one after the other."""
+    ds, dtotal, dw, dfirst, dlast, dd, dtail, dg = dx
+    low, high = offsets[i], offsets[i + 1]
+    return ds[low:high], dtotal[low + i : high + i + 1], dw, dfirst[low:high], dlast[low:high], dd, dtail, dg
+
+
+@compiled
+def forward_tangent(x, A, B, H, G, dx, dA, dB, dG):
     """Write the derivatives of A, B and G along a direction."""
+    s, total, w, _, last, durations, tail, reach, _, g, rows = x
+    ds, dtotal, dw, dfirst, dlast, dd, dtail, dg = dx
     T, L = s.shape
     D = len(durations)
     for e in range(T + 1):
@@ -20,21 +30,24 @@ def forward_tangent(
             dA[e, a], dG[e, a], dB[e, a] = 0.0, 0.0, 0.0
             if e == 0 or A[e, a] == -np.inf:
                 continue
-            base, value = A[e, a] - last[e - 1, a], 0.0
-            for d in range(1, min(D - 1, e) + 1):
+            base, value, most = A[e, a] - last[e - 1, a], 0.0, most_tokens(reach, e, a, e)
+            for d in range(1, min(D - 1, most) + 1):
                 b = e - d
-                p = np.exp(H[b, a] + durations[d - 1, a] + total[e, a] - base)
+                p = np.exp(H[b, a] + durations[d - 1, a] + own(g, rows, b, d, a) + total[e, a] - base)
                 if p > 0:
-                    value += p * (dB[b, a] + dfirst[b, a] - dtotal[b, a] + dd[d - 1, a] + dtotal[e, a])
+                    dH = dB[b, a] + dfirst[b, a] - dtotal[b, a]
+                    value += p * (dH + dd[d - 1, a] + own(dg, rows, b, d, a) + dtotal[e, a])
             if G[e, a] > -np.inf:
-                if e >= D:
+                if most >= D:
                     b = e - D
-                    p = np.exp(H[b, a] + durations[D - 1, a] + total[e, a] - G[e, a])
+                    p = np.exp(H[b, a] + durations[D - 1, a] + own(g, rows, b, D, a) + total[e, a] - G[e, a])
                     if p > 0:
-                        dG[e, a] = p * (dB[b, a] + dfirst[b, a] - dtotal[b, a] + dd[D - 1, a] + dtotal[e, a])
-                p = np.exp(G[e - 1, a] + s[e - 1, a] + tail[a] - G[e, a])
-                if p > 0:
-                    dG[e, a] += p * (dG[e - 1, a] + ds[e - 1, a] + dtail[a])
+                        dH = dB[b, a] + dfirst[b, a] - dtotal[b, a]
+                        dG[e, a] = p * (dH + dd[D - 1, a] + own(dg, rows, b, D, a) + dtotal[e, a])
+                if most > D:
+                    p = np.exp(G[e - 1, a] + s[e - 1, a] + tail[a] - G[e, a])
+                    if p > 0:
+                        dG[e, a] += p * (dG[e - 1, a] + ds[e - 1, a] + dtail[a])
                 value += np.exp(G[e, a] - base) * dG[e, a]
             dA[e, a] = value + dlast[e - 1, a]
         if e == 0 or e == T:
@@ -48,10 +61,10 @@ def forward_tangent(
 
 
 @compiled
-def backward_tangent(
-    s, total, w, first, last, durations, tail, Y, C, R, ds, dtotal, dw, dfirst, dlast, dd, dtail, dY, dC, dR
-):
+def backward_tangent(x, Y, C, R, dx, dY, dC, dR):
     """Write the derivatives of Y, C and R along a direction."""
+    s, total, w, first, last, durations, tail, _, ahead, g, rows = x
+    ds, dtotal, dw, dfirst, dlast, dd, dtail, dg = dx
     T, L = s.shape
     D = len(durations)
     for e in range(T, -1, -1):
@@ -65,7 +78,7 @@ def backward_tangent(
             if e > 0 and R[e, a] > -np.inf:
                 p = np.exp(last[e - 1, a] + C[e, a] - R[e, a])
                 dR[e, a] = p * (dlast[e - 1, a] + dC[e, a]) if p > 0 else 0.0
-                if e < T:
+                if e < T and most_tokens(ahead, e - 1, a, 2) > 1:
                     p = np.exp(s[e, a] + tail[a] + R[e + 1, a] - R[e, a])
                     if p > 0:
                         dR[e, a] += p * (ds[e, a] + dtail[a] + dR[e + 1, a])
@@ -77,25 +90,30 @@ def backward_tangent(
             if Y[start, a] == -np.inf:
                 continue
             base, value = Y[start, a] + total[start, a] - first[start, a], 0.0
-            for d in range(1, min(D - 1, T - start) + 1):
+            most = most_tokens(ahead, start, a, T - start)
+            for d in range(1, min(D - 1, most) + 1):
                 at = start + d
-                p = np.exp(total[at, a] + durations[d - 1, a] + last[at - 1, a] + C[at, a] - base)
+                score = durations[d - 1, a] + own(g, rows, start, d, a) + last[at - 1, a] + C[at, a]
+                p = np.exp(total[at, a] + score - base)
                 if p > 0:
-                    value += p * (dtotal[at, a] + dd[d - 1, a] + dlast[at - 1, a] + dC[at, a])
-            at = start + D
-            if at <= T:
-                p = np.exp(total[at, a] + durations[D - 1, a] + R[at, a] - base)
+                    slope = dd[d - 1, a] + own(dg, rows, start, d, a) + dlast[at - 1, a] + dC[at, a]
+                    value += p * (dtotal[at, a] + slope)
+            if most >= D:
+                at = start + D
+                p = np.exp(total[at, a] + durations[D - 1, a] + own(g, rows, start, D, a) + R[at, a] - base)
                 if p > 0:
-                    value += p * (dtotal[at, a] + dd[D - 1, a] + dR[at, a])
+                    value += p * (dtotal[at, a] + dd[D - 1, a] + own(dg, rows, start, D, a) + dR[at, a])
             dY[start, a] = value - dtotal[start, a] + dfirst[start, a]
 
 
 @compiled
 def marginals_tangent(
-    s, total, w, last, durations, tail, A, B, H, G, Y, C, R, log_z, ds, dtotal, dw, dfirst, dlast, dd, dtail,
-    dA, dB, dG, dY, dC, dR, dlog_z, nodes, starts, ends, steps, lengths, more,
+    x, A, B, H, G, Y, C, R, log_z, dx, dA, dB, dG, dY, dC, dR, dlog_z,
+    nodes, starts, ends, steps, lengths, more, found,
 ):  # fmt: skip
     """Write the derivatives of the marginals along a direction."""
+    s, total, w, _, last, durations, tail, _, ahead, g, rows = x
+    ds, dtotal, dw, dfirst, dlast, dd, dtail, dg = dx
     T, L = s.shape
     D = len(durations)
     for a in range(L):
@@ -106,22 +124,60 @@ def marginals_tangent(
             inside += starts[t, a]
             nodes[t, a] = inside
             inside -= ends[t, a]
-            dH = dB[t, a] + dfirst[t, a] - dtotal[t, a]
-            for d in range(1, min(D - 1, T - t) + 1):
+            dH, most = dB[t, a] + dfirst[t, a] - dtotal[t, a] - dlog_z, most_tokens(ahead, t, a, T - t)
+            for d in range(1, min(D, most) + 1):
                 at = t + d
-                p = np.exp(H[t, a] + durations[d - 1, a] + total[at, a] + last[at - 1, a] + C[at, a] - log_z)
+                score, slope = own(g, rows, t, d, a) + total[at, a], own(dg, rows, t, d, a) + dtotal[at, a]
+                if d < D:
+                    score, slope = score + last[at - 1, a] + C[at, a], slope + dlast[at - 1, a] + dC[at, a]
+                else:
+                    score, slope = score + R[at, a], slope + dR[at, a]
+                p = np.exp(H[t, a] + durations[d - 1, a] + score - log_z)
                 if p > 0:
-                    lengths[d - 1, a] += p * (dH + dd[d - 1, a] + dtotal[at, a] + dlast[at - 1, a] + dC[at, a] - dlog_z)
-            at = t + D
-            if at <= T:
-                p = np.exp(H[t, a] + durations[D - 1, a] + total[at, a] + R[at, a] - log_z)
-                if p > 0:
-                    lengths[D - 1, a] += p * (dH + dd[D - 1, a] + dtotal[at, a] + dR[at, a] - dlog_z)
+                    change = p * (dH + dd[d - 1, a] + slope)
+                    lengths[d - 1, a] += change
+                    if g.shape[0] > 0:
+                        found[rows[t] + d - 1, a] = change
             if t > 0:
-                p = np.exp(G[t, a] + s[t, a] + tail[a] + R[t + 1, a] - log_z)
-                if p > 0:
-                    more[a] += p * (dG[t, a] + ds[t, a] + dtail[a] + dR[t + 1, a] - dlog_z)
+                if most_tokens(ahead, t - 1, a, 2) > 1:
+                    p = np.exp(G[t, a] + s[t, a] + tail[a] + R[t + 1, a] - log_z)
+                    if p > 0:
+                        more[a] += p * (dG[t, a] + ds[t, a] + dtail[a] + dR[t + 1, a] - dlog_z)
                 for b in range(L):
                     p = np.exp(A[t, a] + w[a, b] + Y[t, b] - log_z)
                     if p > 0:
                         steps[a, b] += p * (dA[t, a] + dw[a, b] + dY[t, b] - dlog_z)
+
+
+@compiled
+def tangents_all(
+    low, high, x, offsets, weights, A, B, H, G, Y, C, R, log_z, dx, dlog_z,
+    nodes, starts, ends, steps, lengths, more, found,
+):  # fmt: skip
+    """Write the derivatives for the sequences from `low` to `high` - 1; sums over sequences have their weights."""
+    L = A.shape[1]
+    for i in range(low, high):
+        at, end = offsets[i] + i, offsets[i + 1] + i + 1
+        if end - at == 1:
+            continue
+        own_x, own_dx, shape = of_sequence(x, offsets, i), direction_of(dx, offsets, i), (end - at, L)
+        dA, dB, dG, dY, dC, dR = (
+            np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape),
+        )  # fmt: skip
+        forward_tangent(own_x, A[at:end], B[at:end], H[at:end], G[at:end], own_dx, dA, dB, dG)
+        backward_tangent(own_x, Y[at:end], C[at:end], R[at:end], own_dx, dY, dC, dR)
+        change = 0.0
+        for a in range(L):
+            p = np.exp(A[end - 1, a] - log_z[i])
+            if p > 0:
+                change += p * dA[shape[0] - 1, a]
+        dlog_z[i] = change
+        own_steps, own_lengths, own_more = np.zeros_like(steps), np.zeros_like(lengths), np.zeros_like(more)
+        t = slice(offsets[i], offsets[i + 1])
+        marginals_tangent(
+            own_x, A[at:end], B[at:end], H[at:end], G[at:end], Y[at:end], C[at:end], R[at:end], log_z[i], own_dx,
+            dA, dB, dG, dY, dC, dR, change, nodes[t], starts[t], ends[t], own_steps, own_lengths, own_more, found,
+        )  # fmt: skip
+        steps += weights[i] * own_steps
+        lengths += weights[i] * own_lengths
+        more += weights[i] * own_more

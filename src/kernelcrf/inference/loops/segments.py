@@ -1,12 +1,17 @@
 """Compiled loops of `inference.segments`, which explains the arrays and formulas.
 
-Arrays have one row per position between tokens, 0 to T, or per token, and one column per label.
+Arrays have one row per position between tokens, 0 to T, or per token, and one column per label. The scores of one
+sequence are a tuple `x` of the arrays s, total, w, first, last, durations, tail, reach, ahead, g and rows:
+
+total : the sums of the scores s of the tokens before each position.
+reach, ahead : the most tokens of a segment that ends, or starts, at a position; empty if there is no such limit.
+g : the scores of candidate segments; the segment of d tokens from token b has row rows[b] + d - 1. It may be empty.
 """
 
 import numpy as np
 
 from kernelcrf.engines.compiled import compiled, inlined
-from kernelcrf.inference.loops.windows import add_window, log_window, push
+from kernelcrf.inference.loops.windows import add_window, empty_blocks, log_window, push
 
 
 @inlined
@@ -30,35 +35,89 @@ def log_times(matrix, k, x, row):
     return top + np.log(value)
 
 
-@compiled
-def prefix_sums(s, total):
-    """Write the sums of the scores of the tokens before each position."""
-    total[0] = 0.0
-    for t in range(len(s)):
-        for a in range(s.shape[1]):
-            total[t + 1, a] = total[t, a] + s[t, a]
+@inlined
+def most_tokens(limits, position, a, most):
+    """Return the most tokens of a segment at a position: `most`, or fewer if `limits` says so."""
+    return most if limits.shape[0] == 0 else min(most, limits[position, a])
+
+
+@inlined
+def own(g, rows, b, d, a):
+    """Return the score of the candidate segment of d tokens from token b, or 0 if candidates have no scores."""
+    return 0.0 if g.shape[0] == 0 else g[rows[b] + d - 1, a]
 
 
 @compiled
-def forward(s, total, w, first, last, durations, tail, A, B, H, G, of_H, of_durations):
-    """Write A, B, H = B + first - total, and G; return log Z.
+def of_sequence(x, offsets, i):
+    """Return the scores of sequence i, given the scores of all sequences, one after the other."""
+    s, total, w, first, last, durations, tail, reach, ahead, g, rows = x
+    low, high = offsets[i], offsets[i + 1]
+    return (
+        s[low:high], total[low + i : high + i + 1], w, first[low:high], last[low:high], durations, tail,
+        reach[low + i : high + i + 1], ahead[low + i : high + i + 1], g, rows[low:high],
+    )  # fmt: skip
 
-    of_H : empty blocks (see `windows`), in which H is stored.
-    of_durations : the blocks of the scores of durations.
+
+@compiled
+def prefix_sums(s, offsets, total):
+    """Write the sums of the scores of the tokens before each position of each sequence."""
+    for i in range(len(offsets) - 1):
+        total[offsets[i] + i] = 0.0
+        for t in range(offsets[i], offsets[i + 1]):
+            for a in range(s.shape[1]):
+                total[t + i + 1, a] = total[t + i, a] + s[t, a]
+
+
+@compiled
+def limits(continues, offsets, reach, ahead):
+    """Write the most tokens of segments that end, or start, at each position of each sequence.
+
+    continues : whether a token may belong to the same segment as the token before it.
     """
+    for i in range(len(offsets) - 1):
+        low, high = offsets[i], offsets[i + 1]
+        for a in range(continues.shape[1]):
+            reach[low + i, a], ahead[high + i, a] = 0, 0
+            for t in range(low, high):
+                reach[t + i + 1, a] = 1 + (reach[t + i, a] if t > low and continues[t, a] else 0)
+            for t in range(high - 1, low - 1, -1):
+                ahead[t + i, a] = 1 + (ahead[t + i + 1, a] if t + 1 < high and continues[t + 1, a] else 0)
+
+
+@compiled
+def forward(x, A, B, H, G, of_durations):
+    """Write A, B, H = B + first - total, and G of one sequence; return log Z.
+
+    of_durations : the blocks of the scores of durations (see `windows`).
+    """
+    s, total, w, first, last, durations, tail, reach, _, g, rows = x
     T, L = s.shape
-    D, w_T = len(durations), np.ascontiguousarray(w.T)
+    D, w_T, of_H = len(durations), np.ascontiguousarray(w.T), empty_blocks(L, T)
     for e in range(T + 1):
         for a in range(L):
+            G[e, a] = -np.inf
+            A[e, a] = -np.inf
             if e > 0:
-                begun = -np.inf if e < D else H[e - D, a] + durations[D - 1, a] + total[e, a]
+                most = most_tokens(reach, e, a, e)
                 # A long segment goes on, or a segment has just reached the length D.
-                G[e, a] = log_add(begun, G[e - 1, a] + s[e - 1, a] + tail[a])
-                short = total[e, a] + log_window(a, e, min(D - 1, e), of_H, of_durations)
-                A[e, a] = log_add(short, G[e, a]) + last[e - 1, a]
-            else:
-                G[e, a] = -np.inf
-                A[e, a] = -np.inf
+                if most > D:
+                    G[e, a] = G[e - 1, a] + s[e - 1, a] + tail[a]
+                if most >= D:
+                    begun = H[e - D, a] + durations[D - 1, a] + total[e, a] + own(g, rows, e - D, D, a)
+                    G[e, a] = log_add(begun, G[e, a])
+                most = min(D - 1, most)
+                if g.shape[0] == 0:
+                    short = log_window(a, e, most, of_H, of_durations)
+                else:
+                    top = -np.inf
+                    for d in range(1, most + 1):
+                        top = max(top, H[e - d, a] + durations[d - 1, a] + own(g, rows, e - d, d, a))
+                    value = 0.0
+                    for d in range(1, most + 1):
+                        if top > -np.inf:
+                            value += np.exp(H[e - d, a] + durations[d - 1, a] + own(g, rows, e - d, d, a) - top)
+                    short = top + np.log(value) if value > 0 else -np.inf
+                A[e, a] = log_add(short + total[e, a], G[e, a]) + last[e - 1, a]
         if e == T:
             break
         for b in range(L):
@@ -69,46 +128,59 @@ def forward(s, total, w, first, last, durations, tail, A, B, H, G, of_H, of_dura
 
 
 @compiled
-def backward(s, total, w, first, last, durations, tail, Y, C, R, of_V, of_durations):
-    """Write Y, C and R.
-
-    of_V : empty blocks, in which V_e = total_e + last_{e-1} + C_e is stored, from the last position on.
-    of_durations : the blocks of the scores of durations.
-    """
+def backward(x, Y, C, R, of_durations):
+    """Write Y, C and R of one sequence."""
+    s, total, w, first, last, durations, tail, _, ahead, g, rows = x
     T, L = s.shape
-    D = len(durations)
+    D, of_V = len(durations), empty_blocks(L, T)
     for e in range(T, -1, -1):
         for a in range(L):
             C[e, a] = 0.0 if e == T else log_times(w, a, Y, e)
             R[e, a] = -np.inf if e == 0 else last[e - 1, a] + C[e, a]
-            if e < T and e > 0:
+            if e < T and e > 0 and most_tokens(ahead, e - 1, a, 2) > 1:
                 R[e, a] = log_add(R[e, a], s[e, a] + tail[a] + R[e + 1, a])
         if e == 0:
             break
         # Segments that start at e - 1 need C and R of later positions only.
         start = e - 1
         for a in range(L):
+            # V_e = total_e + last_{e-1} + C_e is stored from the last position on.
             push(a, T - e, total[e, a] + last[e - 1, a] + C[e, a], of_V)
-            long = -np.inf
-            if start + D <= T:
-                long = total[start + D, a] + durations[D - 1, a] + R[start + D, a]
-            m = T - start
-            short = log_window(a, m, min(D - 1, m), of_V, of_durations)
+            long, m = -np.inf, T - start
+            most = most_tokens(ahead, start, a, m)
+            if most >= D:
+                long = total[start + D, a] + durations[D - 1, a] + R[start + D, a] + own(g, rows, start, D, a)
+            most = min(D - 1, most)
+            if g.shape[0] == 0:
+                short = log_window(a, m, most, of_V, of_durations)
+            else:
+                top = -np.inf
+                for d in range(1, most + 1):
+                    at = start + d
+                    V = total[at, a] + last[at - 1, a] + C[at, a]
+                    top = max(top, V + durations[d - 1, a] + own(g, rows, start, d, a))
+                value = 0.0
+                for d in range(1, most + 1):
+                    at = start + d
+                    V = total[at, a] + last[at - 1, a] + C[at, a]
+                    if top > -np.inf:
+                        value += np.exp(V + durations[d - 1, a] + own(g, rows, start, d, a) - top)
+                short = top + np.log(value) if value > 0 else -np.inf
             Y[start, a] = log_add(short, long) - total[start, a] + first[start, a]
 
 
 @compiled
-def marginals(
-    s, total, w, durations, tail, A, B, H, G, Y, C, R, of_V, of_durations, log_z, nodes, starts, ends, steps, lengths,
-    more,
-):  # fmt: skip
+def marginals(x, A, B, H, G, Y, C, R, of_durations, log_z, nodes, starts, ends, steps, lengths, more, found):
     """Write the probabilities of labels, of starts and ends of segments, and the expected steps and lengths.
 
-    of_V, of_durations : the blocks of V and of the scores of durations, as `backward` leaves them.
+    found : the probabilities of candidate segments, if these have scores.
     """
+    s, total, w, _, last, durations, tail, _, ahead, g, rows = x
     T, L = s.shape
-    D = len(durations)
+    D, of_V = len(durations), empty_blocks(L, T)
     for a in range(L):
+        for e in range(T, 0, -1):
+            push(a, T - e, total[e, a] + last[e - 1, a] + C[e, a], of_V)
         inside = 0.0
         for t in range(T):
             starts[t, a] = np.exp(B[t, a] + Y[t, a] - log_z)
@@ -116,11 +188,65 @@ def marginals(
             inside += starts[t, a]
             nodes[t, a] = min(max(inside, 0.0), 1.0)
             inside -= ends[t, a]
+            most = most_tokens(ahead, t, a, T - t)
             if H[t, a] > -np.inf:
-                add_window(a, T - t, min(D - 1, T - t), H[t, a] - log_z, of_V, of_durations, lengths)
-            if t + D <= T:
-                lengths[D - 1, a] += np.exp(H[t, a] + durations[D - 1, a] + total[t + D, a] + R[t + D, a] - log_z)
+                if g.shape[0] == 0:
+                    add_window(a, T - t, min(D - 1, most), H[t, a] - log_z, of_V, of_durations, lengths)
+                else:
+                    for d in range(1, min(D - 1, most) + 1):
+                        e = t + d
+                        V = total[e, a] + last[e - 1, a] + C[e, a]
+                        p = np.exp(H[t, a] + durations[d - 1, a] + own(g, rows, t, d, a) + V - log_z)
+                        lengths[d - 1, a] += p
+                        found[rows[t] + d - 1, a] = p
+                if most >= D:
+                    score = H[t, a] + durations[D - 1, a] + total[t + D, a] + R[t + D, a]
+                    p = np.exp(score + own(g, rows, t, D, a) - log_z)
+                    lengths[D - 1, a] += p
+                    if g.shape[0] > 0:
+                        found[rows[t] + D - 1, a] = p
             if t > 0:
-                more[a] += np.exp(G[t, a] + s[t, a] + tail[a] + R[t + 1, a] - log_z)
+                if most_tokens(ahead, t - 1, a, 2) > 1:
+                    more[a] += np.exp(G[t, a] + s[t, a] + tail[a] + R[t + 1, a] - log_z)
                 for b in range(L):
                     steps[a, b] += np.exp(A[t, a] + w[a, b] + Y[t, b] - log_z)
+
+
+@compiled
+def forward_all(low, high, x, offsets, A, B, H, G, of_durations, log_z):
+    """Write A, B, H, G and log Z of the sequences from `low` to `high` - 1."""
+    for i in range(low, high):
+        at, end = offsets[i] + i, offsets[i + 1] + i + 1
+        if end - at > 1:
+            own_x = of_sequence(x, offsets, i)
+            log_z[i] = forward(own_x, A[at:end], B[at:end], H[at:end], G[at:end], of_durations)
+
+
+@compiled
+def backward_all(low, high, x, offsets, Y, C, R, of_durations):
+    """Write Y, C and R of the sequences from `low` to `high` - 1."""
+    for i in range(low, high):
+        at, end = offsets[i] + i, offsets[i + 1] + i + 1
+        if end - at > 1:
+            backward(of_sequence(x, offsets, i), Y[at:end], C[at:end], R[at:end], of_durations)
+
+
+@compiled
+def marginals_all(
+    low, high, x, offsets, weights, A, B, H, G, Y, C, R, of_durations, log_z,
+    nodes, starts, ends, steps, lengths, more, found,
+):  # fmt: skip
+    """Write the marginals of the sequences from `low` to `high` - 1; sums over sequences have their weights."""
+    for i in range(low, high):
+        at, end = offsets[i] + i, offsets[i + 1] + i + 1
+        own_steps, own_lengths, own_more = np.zeros_like(steps), np.zeros_like(lengths), np.zeros_like(more)
+        if end - at > 1:
+            t = slice(offsets[i], offsets[i + 1])
+            marginals(
+                of_sequence(x, offsets, i), A[at:end], B[at:end], H[at:end], G[at:end], Y[at:end], C[at:end],
+                R[at:end], of_durations, log_z[i], nodes[t], starts[t], ends[t], own_steps, own_lengths, own_more,
+                found,
+            )  # fmt: skip
+        steps += weights[i] * own_steps
+        lengths += weights[i] * own_lengths
+        more += weights[i] * own_more

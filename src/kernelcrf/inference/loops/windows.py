@@ -14,6 +14,13 @@ from kernelcrf.engines.compiled import compiled, inlined
 SIZE, SPREAD = 256, 150.0
 
 
+@compiled
+def empty_blocks(n_labels, n):
+    """Return the arrays of blocks for n numbers of each label."""
+    shape = (n_labels, n)
+    return np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape)
+
+
 @inlined
 def push(a, at, value, x):
     """Store the number at position `at` of label a in the blocks x, after the numbers before it."""

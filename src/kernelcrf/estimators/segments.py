@@ -1,0 +1,280 @@
+"""SegmentCRF: a semi-Markov conditional random field, as a scikit-learn estimator.
+
+A labelling divides a sequence into segments, each with a label a, a first token b and a last token e - 1. Its
+probability is proportional to the exponential of the sum over segments of
+
+    sum_{b <= t < e} f(x_t, a) + f_first(x_b, a) + f_last(x_{e-1}, a) + u(e - b, a) + f_segment(x_b...e, a),
+
+plus the scores T[a', a] of the steps from one segment to the next. The functions f lie in the RKHS of kernels, x_b...e
+is an input of the whole segment, and u are scores of durations. `fit` minimises the negative log posterior of all
+functions to a certified gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Self
+
+from kernelcrf.answers.segments import predicted_segments, segment_probabilities
+from kernelcrf.answers.spans import N_BEST, THRESHOLD, PredictedSpan
+from kernelcrf.answers.weights import data_frame
+from kernelcrf.arrays import Floats, Inputs, UserData, is_sparse
+from kernelcrf.distributed.sources import is_distributed
+from kernelcrf.estimators.base import Fitted
+from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
+from kernelcrf.estimators.sequences import SequenceEstimator
+from kernelcrf.fitting.segments import LabelledSegments, longest_segment
+from kernelcrf.fitting.sequences import LabelledSequences, read_training_data
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.kernels.durations import DurationKernel
+from kernelcrf.kernels.gamma import gamma_by_scale
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.models.segments import SegmentDistribution, SegmentModel
+from kernelcrf.readers.constraints import legal_labelings
+from kernelcrf.readers.pooling import POOLING, described, pool
+from kernelcrf.readers.segments import SegmentLabels, fit_labels, read_tokens
+from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.terms import FIRST_TERM, LAST_TERM, SEGMENT_TERM, TOKEN_TERM, TOKENS, Term, segment_terms
+from kernelcrf.validation import FLAG, either, nothing, one_of, validated, whole
+
+SMOOTH, FREE = "smooth", "free"
+# The most durations with scores of their own, unless `max_duration` says otherwise.
+MOST_DURATIONS = 50
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SegmentCRF(SequenceEstimator[SegmentModel]):
+    """Semi-Markov conditional random field: labels last, and segments as a whole have scores.
+
+    X is a list of sequences, as in ChainCRF. y is a list of label sequences, or of lists of segments (start, end,
+    label). If the labels are IOB2 tags, such as B-PER, I-PER and O, a segment starts at each B; otherwise, each run of
+    equal labels is a segment. None is a missing label.
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0 : as in ChainCRF
+        Kernel of the inputs of tokens.
+    max_duration : int or None
+        The number of tokens up to which each duration has a score. None is the longest segment of y, but at most 50.
+    durations : "smooth", "free" or None
+        How durations are scored: by a smooth function of the duration for each label, by a free score for each duration
+        and label, or not at all.
+    tail : bool
+        Whether segments may be longer than `max_duration`. Each further token then has a score, which depends on the
+        label, so that long durations have a geometric tail.
+    ends : bool
+        Whether the inputs of the first and of the last token of a segment have functions of their own.
+    segment_kernel : None, str, callable or kernel of sklearn.gaussian_process
+        Kernel of the inputs of whole segments, or None if segments have no inputs. All segments of up to `max_duration`
+        tokens have an input, so that memory and time grow with `max_duration`. Longer segments have the input of their
+        first tokens.
+    pooling : "mean", "max", "ends" or callable
+        How the input of a segment is computed from the inputs of its tokens: their mean, their maximum, or the inputs
+        of its first and last token. A function is called with a sequence of X, the first token and the token after the
+        last one, and returns a feature dict, a list of feature names, or a vector.
+    C, optimize_kernel, n_restarts_optimizer, n_components, pivots, label_kernel, fit_intercept : as in ChainCRF
+    boundaries : bool
+        Whether the labels of the first and the last token of a sequence have scores.
+    constraints : None or pairs of labels
+        Which labels of segments may follow each other.
+    classes, class_weight, laplace : as in ChainCRF
+    decoding : "viterbi" or "marginal"
+        Whether `predict` returns the likeliest segmentation, or the likeliest label of each token.
+    all_possible_states, all_possible_transitions, min_freq, hash_features : as in ChainCRF
+    solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
+
+    Attributes
+    ----------
+    classes_ : labels of tokens, in the order of the columns of probabilities.
+    segment_labels_ : (L,) labels of segments: `classes_`, or the types of IOB2 tags and "O".
+    duration_scores_ : (max_duration, L), the score of each duration, from one token on.
+    tail_scores_ : (L,), the score of each further token of a longer segment; -inf if tail=False.
+    coef_ : weights of the inputs of tokens, one column per label of segments.
+    transitions_ : (L, L), scores of steps from one segment to the next, [from, to].
+    intercept_, start_scores_, end_scores_, landmarks_, landmark_positions_, C_, kernel_ : as in ChainCRF
+    log_marginal_likelihood_error_, certificate_, n_iter_, objective_curve_, gap_curve_, metadata_ : as in ChainCRF
+    n_features_in_, feature_names_in_ : number and names of the columns; names only after a fit to data frames.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf import SegmentCRF
+    >>> rng = np.random.default_rng(0)
+    >>> y = [np.repeat([0, 1] * 3, rng.integers(4, 7, 6)) for _ in range(30)]  # segments of 4 to 6 tokens
+    >>> X = [labels[:, None] + rng.normal(size=(len(labels), 1)) for labels in y]
+    >>> crf = SegmentCRF("linear", C=10.0, laplace=True).fit(X, y)
+    >>> crf.certificate_.status, round(crf.score(X, y), 1)
+    ('optimal', 0.9)
+    >>> crf.duration_table().round(1).T
+         1    2    3    4    5    6
+    0 -3.5 -3.5 -3.3  0.7  0.8  0.9
+    1 -2.3 -2.6 -2.5  1.1  0.8  0.3
+    >>> x = X[:1]
+    >>> [(s.start, s.end, s.label, round(s.probability, 1)) for s in crf.predict_spans(x)[0]][:3]
+    [(0, 6, 0, 0.7), (6, 10, 1, 0.4), (10, 16, 0, 0.4)]
+    >>> crf.span_marginals(x, [[(0, 6, 0)]])[0].round(1), crf.span_table(x, threshold=0.3).shape
+    (array([0.7]), (6, 5))
+    >>> crf.predict(x)[0][:8], crf.predict_proba(x)[0].shape, crf.sample(x, 5, random_state=0)[0].shape
+    (array([0, 0, 0, 0, 0, 0, 1, 1]), (28, 2), (5, 28))
+    >>> {label: round(p, 1) for label, p in crf.predict_marginals(x)[0][0].items()}
+    {0: 1.0, 1: 0.0}
+    >>> [round(log_p, 1) for labels, log_p in crf.decode(x, n_best=2)[0]]
+    [-1.3, -2.0]
+    >>> segments = [(0, 6, 0), (6, 10, 1), (10, 16, 0), (16, 20, 1), (20, 24, 0), (24, 28, 1)]
+    >>> crf.log_prob(x, [segments]).round(1), crf.entropy(x).round(1)
+    (array([-1.3]), array([3.3]))
+    >>> crf.explain(x[0], 4).label, crf.uncertainty(x, n_samples=20).epistemic[0].shape
+    (0, (28,))
+    >>> crf.select_for_labelling(X, 3, random_state=0).shape, round(crf.log_marginal_likelihood())
+    ((3,), -127)
+    >>> crf.get_feature_names_out(), crf.top_features(1).shape, crf.transition_table().shape
+    (array(['x0'], dtype=object), (2, 3), (2, 2))
+    >>> crf.save("segments.kcrf")
+    """
+
+    max_duration: Annotated[int | None, either(whole(least=1), nothing)] = None
+    durations: Annotated[str | None, either(one_of(SMOOTH, FREE), nothing)] = SMOOTH
+    tail: Annotated[bool, FLAG] = True
+    ends: Annotated[bool, FLAG] = False
+    segment_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
+    pooling: Annotated[Any, POOLING] = "mean"
+
+    _model_type = SegmentModel
+
+    segment_labels_ = Fitted[list[UserData]]("column_labels")
+    duration_scores_ = Fitted[Floats]("duration_scores")
+    tail_scores_ = Fitted[Floats]("tail_scores")
+
+    def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None, lengths: UserData = None) -> Self:
+        """Fit the model to labelled sequences; `sample_weight` has one weight per sequence."""
+        self._validate_params()
+        if is_distributed(X):
+            raise ValueError(
+                "X is data on a cluster: SegmentCRF expects sequences in this process; use ChainCRF instead"
+            )
+        earlier = self._earlier
+        read = read_training_data(
+            X, y, sample_weight, lengths, hash_features=self.hash_features, classes=self.classes,
+            class_weight=self.class_weight, constraints=None,
+            earlier=None if earlier is None else (earlier.reader, earlier.labels),
+            read_tokens=partial(read_tokens, is_tags=None if earlier is None else earlier.spec.is_tags),
+            fit_labels=fit_labels,
+        )  # fmt: skip
+        reader, flat = read.reader, read.data
+        assert isinstance(flat, LabelledSequences)
+        assert isinstance(reader, SequenceReader)
+        spec = SegmentLabels.of(read.labels.classes)
+        longest = self._longest(flat, spec)
+        legal = None if self.constraints is None else legal_labelings(self.constraints, spec.types)
+        pooled, segment_reader = self._pool(X, lengths, flat, longest)
+        data = LabelledSegments(
+            flat.X, flat.chains, flat.labels, flat.n_labels, flat.allowed, flat.weights, legal,
+            spec=spec, longest=longest, tail=bool(self.tail), pooled=pooled,
+        )  # fmt: skip
+        data.check()
+
+        def kernels() -> dict[str, InputKernel]:
+            of_tokens = self._kernels(reader.n_features, reader.is_sparse(TOKENS), partial(read.by_scale, TOKENS))
+            if pooled is None:
+                return of_tokens
+            by_scale = partial(gamma_by_scale, pooled)
+            own = self._make_kernel("segment_kernel", pooled.shape[1], is_sparse(pooled), by_scale)
+            return {**of_tokens, "segment_kernel": own}
+
+        found = self._train_chain(data, len(spec.types), kernels, partial(self._segment_terms, spec, longest))
+        self.model_ = SegmentModel.of(
+            found, (reader, read.labels, legal), self._engine, {} if earlier is None else earlier.metadata,
+            longest=longest, tail=bool(self.tail), segment_reader=segment_reader,
+            pooling=None if pooled is None else self.pooling,
+        )  # fmt: skip
+        return self
+
+    def _longest(self, data: LabelledSequences, spec: SegmentLabels) -> int:
+        """Return the number of durations that have scores of their own."""
+        if self._earlier is not None:
+            return self._earlier.longest
+        if self.max_duration is not None:
+            return int(self.max_duration)
+        found = longest_segment(data, spec)
+        return min(found, MOST_DURATIONS) if self.tail else found
+
+    def _pool(
+        self, X: UserData, lengths: UserData, data: LabelledSequences, longest: int
+    ) -> tuple[Inputs, SequenceReader | None]:
+        """Return the inputs of all candidate segments, or None if there are none, and the reader of these inputs."""
+        if self.segment_kernel is None:
+            return None, None
+        if isinstance(self.pooling, str):
+            return pool(data.X, data.chains, longest, self.pooling), None
+        found, earlier = described(X, lengths, data.chains, longest, self.pooling), self._earlier
+        if earlier is not None and earlier.segment_reader is not None:
+            return earlier.segment_reader.read(found)[0], earlier.segment_reader
+        reader, rows, _ = SequenceReader.fit(found)
+        return rows, reader
+
+    def _segment_terms(
+        self, spec: SegmentLabels, longest: int, kernels: Mapping[str, InputKernel], C: float
+    ) -> list[Term]:
+        L = len(spec.types)
+        return segment_terms(
+            L,
+            C,
+            durations=None if self.durations is None else DurationKernel(longest, L, self.durations == SMOOTH),
+            tail=bool(self.tail),
+            ends=kernels["kernel"] if self.ends else None,
+            segment_kernel=kernels.get("segment_kernel"),
+        )
+
+    @property
+    def _observed_only(self) -> Collection[str]:
+        return self._without_all_pairs([TOKEN_TERM, FIRST_TERM, LAST_TERM, SEGMENT_TERM])
+
+    def _read_tokens(self, y: UserData, chains: Chains, *, flat: bool) -> list[UserData]:
+        return read_tokens(y, chains, flat=flat, is_tags=self._model.spec.is_tags)
+
+    def _distribution(self, X: UserData, lengths: UserData) -> SegmentDistribution:  # type: ignore[override]
+        return self._model.distribution(X, lengths, self._engine)
+
+    @validated(threshold=THRESHOLD, n_best=N_BEST)
+    def predict_spans(
+        self, X: UserData, lengths: UserData = None, *, threshold: float | None = None, n_best: int | None = None
+    ) -> list[list[PredictedSpan]]:
+        """Return segments with their probabilities: one list per sequence, from left to right.
+
+        A segment has the attributes start, end (the index of the token after the last), label and probability: how
+        probable it is that the sequence has exactly this segment. By default these are the segments of the likeliest
+        segmentation. Segments with the label O of IOB2 tags are left out.
+
+        threshold : return instead all segments whose probability is at least this number. Segments below 0.5 may
+            overlap.
+        n_best : return instead this many segments per sequence, the most probable first; with `threshold`, only those
+            that are at least so probable.
+        """
+        return predicted_segments(self._distribution(X, lengths), threshold, n_best)
+
+    def span_marginals(self, X: UserData, spans: UserData, lengths: UserData = None) -> list[Floats]:
+        """Return the probabilities of the given segments, one array per sequence.
+
+        spans : for each sequence, a list of tuples (start, end, label), such as (3, 5, "PER").
+        """
+        return segment_probabilities(self._distribution(X, lengths), spans)
+
+    def span_table(self, X: UserData, lengths: UserData = None, **options: Any) -> Any:
+        """Return the segments of `predict_spans` as a pandas.DataFrame, one row per segment.
+
+        The columns are sequence (the index of the sequence in X), start, end, label and probability.
+
+        options : the options of `predict_spans`, such as threshold=0.5.
+        """
+        found = self.predict_spans(X, lengths, **options)
+        columns = ["sequence", *PredictedSpan._fields[:-1]]
+        rows = [(i, *span[:-1]) for i, spans in enumerate(found) for span in spans]
+        return data_frame("span_table", "predict_spans", rows, columns=columns)
+
+    def duration_table(self) -> Any:
+        """Return `duration_scores_` as a pandas.DataFrame: one row per number of tokens, one column per label."""
+        scores = self.duration_scores_
+        index = list(range(1, len(scores) + 1))
+        return data_frame("duration_table", "duration_scores_", scores, index=index, columns=self.segment_labels_)

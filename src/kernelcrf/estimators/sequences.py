@@ -1,0 +1,242 @@
+"""Base class of ChainCRF and SegmentCRF: their common parameters, and the methods that use a fitted model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+
+from kernelcrf.answers.accepted import PREDICATE, accepted
+from kernelcrf.answers.explain import explain
+from kernelcrf.answers.explanation import Explanation
+from kernelcrf.answers.selection import COST, STRATEGY, select_sequences
+from kernelcrf.answers.summary import summary_html
+from kernelcrf.answers.uncertainty import Uncertainty, average_draws
+from kernelcrf.answers.weights import data_frame
+from kernelcrf.arrays import Array, Floats, Labels, Places, UserData
+from kernelcrf.estimators.base import Fitted
+from kernelcrf.estimators.kernel import KernelEstimator
+from kernelcrf.estimators.parameters import CLASSES, OF_POSTERIORS, POSTERIOR, PRIOR_VARIANCE_OR_RULE
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.models.base import rng_of
+from kernelcrf.models.chain import ChainDistribution, ChainModel
+from kernelcrf.readers.constraints import CONSTRAINTS
+from kernelcrf.readers.containers import Ragged
+from kernelcrf.readers.feature_dicts import HASH_FEATURES
+from kernelcrf.readers.labels import flat_labels
+from kernelcrf.readers.weights import score_weights
+from kernelcrf.terms import TRANSITION_TERM
+from kernelcrf.validation import COUNT, FLAG, SEED, SIZE, either, one_of, real, validated
+
+Sequential = TypeVar("Sequential", bound=ChainModel)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SequenceEstimator(KernelEstimator[Sequential]):
+    """Base class of estimators of sequences: labels, probabilities, samples, scores, explanations and tables."""
+
+    C: Annotated[float | str, PRIOR_VARIANCE_OR_RULE] = "auto"
+    boundaries: Annotated[bool, FLAG] = False
+    constraints: Annotated[Any, CONSTRAINTS] = None
+    classes: Annotated[Any, CLASSES] = None
+    hash_features: Annotated[int | None, HASH_FEATURES] = None
+    all_possible_states: Annotated[bool, FLAG] = False
+    all_possible_transitions: Annotated[bool, FLAG] = True
+    min_freq: Annotated[float, either(real(least=0))] = 0.0
+    decoding: Annotated[str, either(one_of("viterbi", "marginal"))] = "viterbi"
+
+    classes_ = Fitted[Array]("labels.classes")
+    transitions_ = Fitted[Floats]("transitions")
+    start_scores_ = Fitted[Floats]("start_scores")
+    end_scores_ = Fitted[Floats]("end_scores")
+    landmark_positions_ = Fitted[Places | None]("landmark_positions")
+    gap_curve_ = Fitted[Floats]("gap_curve")
+
+    @property
+    def metadata_(self) -> dict[str, Any]:
+        """Return the dict of plain values that `save` stores with the model. You may assign your own dict."""
+        return self._model.metadata
+
+    @metadata_.setter
+    def metadata_(self, metadata: dict[str, Any]) -> None:
+        self.model_ = replace(self._model, metadata=metadata)
+
+    def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:
+        """Return the predicted labels, one array per sequence."""
+        found = self._distribution(X, lengths)
+        return self._model.labels.decode(self._best(found), found.chains)
+
+    @validated(posterior=POSTERIOR, **OF_POSTERIORS)
+    def predict_proba(
+        self,
+        X: UserData,
+        lengths: UserData = None,
+        *,
+        posterior: str = "map",
+        n_samples: int | None = None,
+        variance_temperature: float = 1.0,
+        random_state: UserData = 0,
+    ) -> list[Array]:
+        """Return one array per sequence, with one row per token: entry [t, j] is p(y_t = classes_[j] | x).
+
+        posterior : "map" uses the most probable weights; "laplace" averages over weights drawn from their posterior.
+        n_samples : number of draws; None means 100 or, for models of more than 5,000 weights, all draws of `fit`.
+        variance_temperature : factor by which the covariance of the posterior is multiplied.
+        random_state : seed of the draws.
+        """
+        if posterior == "laplace":
+            return self._average(X, lengths, (n_samples, variance_temperature, random_state))[0]
+        found = self._distribution(X, lengths)
+        return Ragged.cut(found.marginals(), found.chains.offsets)
+
+    @validated(**OF_POSTERIORS)
+    def uncertainty(
+        self,
+        X: UserData,
+        lengths: UserData = None,
+        *,
+        n_samples: int | None = None,
+        variance_temperature: float = 1.0,
+        random_state: UserData = 0,
+    ) -> Uncertainty:
+        """Return the epistemic and aleatoric uncertainty per token in nats; `predict_proba` explains the parameters."""
+        return Uncertainty(*self._average(X, lengths, (n_samples, variance_temperature, random_state))[1:])
+
+    @validated(k=either(SIZE), strategy=STRATEGY, cost=COST, random_state=SEED)
+    def select_for_labelling(
+        self,
+        X_pool: UserData,
+        k: int,
+        strategy: str = "entropy",
+        *,
+        cost: str = "token",
+        random_state: UserData = None,
+        lengths: UserData = None,
+    ) -> Places:
+        """Draw k uncertain and diverse sequences from a pool, which should be labelled next; return their indices.
+
+        strategy : the measure of uncertainty: "entropy" of p(y|x), "margin" between the two likeliest labellings, or
+            "information" that the labels would give about the weights, which needs a fit with laplace=True.
+        cost : "token" if the cost of labelling is per token, "sequence" if it is per sequence.
+        random_state : seed of the draws. For several rounds pass one RandomState object, or None: the same integer in
+            every round would draw from the same part of the pool.
+        """
+        rng = rng_of(random_state)
+        return select_sequences(self._model, X_pool, lengths, k, strategy, cost == "token", rng, self._engine)
+
+    def predict_marginals(self, X: UserData, lengths: UserData = None) -> list[list[dict[Any, float]]]:
+        """Return one list per sequence, with one dict from labels to probabilities per token, as CRFsuite does."""
+        classes, proba = self.classes_.tolist(), self.predict_proba(X, lengths)
+        return Ragged([dict(zip(classes, row, strict=True)) for row in p.tolist()] for p in proba)
+
+    @validated(n_best=either(SIZE), where=PREDICATE, max_tried=either(SIZE))
+    def decode(
+        self,
+        X: UserData,
+        n_best: int = 1,
+        lengths: UserData = None,
+        *,
+        where: Callable[[Array], object] | None = None,
+        max_tried: int = 1000,
+    ) -> list[list[tuple[Array, float]]]:
+        """Return the `n_best` likeliest labellings of each sequence with their log-probabilities, best first.
+
+        where : a function that takes the labels of one sequence, as an array, and returns whether to accept them. The
+            labellings of each sequence are tried from the likeliest on, until `n_best` of them are accepted.
+        max_tried : the largest number of labellings of a sequence that `where` is called with. If too few of them are
+            accepted, the list of the sequence is shorter than `n_best`, or empty.
+        """
+        found, classes = self._distribution(X, lengths), self.classes_
+        ranked = found.k_best(n_best) if where is None else accepted(found, classes, n_best, where, max_tried)
+        return Ragged([(classes[y], log_p) for y, log_p in one] for one in ranked)
+
+    def log_prob(self, X: UserData, y: UserData, lengths: UserData = None) -> Floats:
+        """Return log p(y|x) of each sequence; if labels are missing, return the log-probability of the known labels."""
+        found = self._distribution(X, lengths)
+        tokens = self._read_tokens(y, found.chains, flat=lengths is not None)
+        return found.log_prob(*self._model.labels.encode(tokens, found.chains))
+
+    def entropy(self, X: UserData, lengths: UserData = None) -> Floats:
+        """Return the entropy of p(y|x) in nats, -sum_y p(y|x) log p(y|x), for each sequence."""
+        return self._distribution(X, lengths).entropy()
+
+    @validated(n_samples=either(SIZE), random_state=SEED)
+    def sample(
+        self, X: UserData, n_samples: int = 1, random_state: UserData = None, lengths: UserData = None
+    ) -> list[Array]:
+        """Return labels drawn from p(y|x): one array per sequence, with one row per draw and one column per token."""
+        found = self._distribution(X, lengths)
+        draws = self.classes_[found.sample(n_samples, rng_of(random_state))]
+        return Ragged.cut(draws, found.chains.offsets, axis=1)
+
+    def score(self, X: UserData, y: UserData, sample_weight: UserData = None, lengths: UserData = None) -> float:
+        """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per sequence."""
+        found = self._distribution(X, lengths)
+        best, tokens = self._best(found), self._read_tokens(y, found.chains, flat=lengths is not None)
+        right, known = self._model.labels.compare(best, tokens)
+        weights = score_weights(sample_weight, found.chains.lengths, known, "sequence")
+        return float(np.average(right[known], weights=weights))
+
+    def transition_table(self) -> Any:
+        """Return `transitions_` as a pandas.DataFrame: row a and column b have the score of label b after label a.
+
+        Transitions that `constraints` forbid have the score -inf.
+        """
+        classes, scores, legal = self._model.column_labels, self.transitions_, self._model.legal
+        scores = scores if legal is None else np.where(legal.steps, scores, -np.inf)
+        return data_frame("transition_table", "transitions_", scores, index=classes, columns=classes)
+
+    @validated(n_terms=COUNT)
+    def explain(self, x: UserData, t: int, label: UserData = None, n_terms: int = 10) -> Explanation:
+        """Explain the score of a label at token t of one sequence x; `label` is by default the predicted label.
+
+        The result lists the `n_terms` features that contribute most to the score; `print` shows it as tables. If the
+        kernel has landmarks, it lists the columns with the largest effects, the landmarks that are most similar to the
+        token, and the contributions of landmarks, which may be large and cancel each other.
+        """
+        return explain(self._model, x, t, label, n_terms, self._best, self._engine)
+
+    def _repr_html_inner(self) -> str:
+        """Return the HTML of scikit-learn's diagram, with a summary of the fit below it."""
+        html: str = super()._repr_html_inner()
+        return html + summary_html(self) if hasattr(self, "model_") else html
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return bundle | {"text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # No estimator_type: for a "classifier", cv=3 would stratify by y, which fails for sequences of labels.
+        tags.target_tags.required = True
+        tags.input_tags.sparse = tags.input_tags.dict = True
+        return tags
+
+    def _without_all_pairs(self, of_inputs: Collection[str]) -> list[str]:
+        """Return the names of the terms that have weights only for pairs which occur in the training data.
+
+        of_inputs : the names of the terms that score labels, given inputs.
+        """
+        every = dict.fromkeys(of_inputs, self.all_possible_states)
+        every[TRANSITION_TERM] = self.all_possible_transitions
+        return [name for name, has_all in every.items() if self.min_freq or not has_all]
+
+    def _best(self, found: ChainDistribution) -> Labels:
+        """Return the labels that the decoding rule chooses, as integers, one per token."""
+        self._validate_params("decoding")
+        return found.best(self.decoding)
+
+    def _average(self, X: UserData, lengths: UserData, draws: tuple[int | None, float, UserData]) -> list[list[Array]]:
+        """Return three lists with one array per sequence: mean marginals, epistemic and aleatoric uncertainty."""
+        parts = average_draws(self._model.draw_marginals(X, lengths, *draws, self._engine))
+        chains = self._model.reader.read_entries(X, lengths)[1]
+        return [Ragged.cut(part, chains.offsets) for part in parts]
+
+    def _read_tokens(self, y: UserData, chains: Chains, *, flat: bool) -> list[UserData]:
+        """Return the labels of all tokens in one list."""
+        return flat_labels(y, chains, flat=flat)
+
+    def _distribution(self, X: UserData, lengths: UserData) -> ChainDistribution:
+        return self._model.distribution(X, lengths, self._engine)

@@ -1,0 +1,146 @@
+"""Labelled sequences that are divided into segments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Inputs, Places
+from kernelcrf.basis.features import Features
+from kernelcrf.basis.pairs import Pairs, frequencies
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.corpus import CliqueFeatures, input_of
+from kernelcrf.fitting.digest import digest_array, digest_value
+from kernelcrf.fitting.sequences import PIECE, LabelledSequences
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.inference.segments import candidate_rows
+from kernelcrf.partitions.segments import SegmentPartition, SegmentRules
+from kernelcrf.readers.segments import KnownSegments, SegmentLabels
+from kernelcrf.terms import FIRSTS, LASTS, SEGMENTS, STEPS, TOKENS, Term
+from kernelcrf.validation import ParameterError, shown
+
+# Pieces of sequences have room for this many of the longest segments.
+SEGMENTS_PER_PIECE = 10
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledSegments(LabelledSequences):
+    """Labelled sequences that are divided into segments.
+
+    `labels`, `allowed` and `n_labels` are about the labels of tokens, `legal` is about the labels of segments.
+
+    spec : the labels of tokens and of segments.
+    longest, tail : the number of durations that have scores of their own, and whether segments may be longer.
+    pooled : the inputs of all candidate segments, or None if segments have no inputs of their own.
+    """
+
+    spec: SegmentLabels = field(kw_only=True)
+    longest: int = 1
+    tail: bool = True
+    pooled: Inputs = None
+
+    @property
+    def piece(self) -> int:
+        return max(PIECE, SEGMENTS_PER_PIECE * self.longest)
+
+    def take(self, nodes: Places, chains: Chains, samples: Array) -> Self:
+        taken = super().take(nodes, chains, samples)
+        if self.pooled is None:
+            return taken
+        counts = np.diff(candidate_rows(chains, self.longest))
+        starts = candidate_rows(self.chains, self.longest)[nodes]
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return replace(taken, pooled=self.pooled[np.repeat(starts, counts) + within])
+
+    def rows(self, name: str) -> Inputs:
+        return self.pooled if name == SEGMENTS else super().rows(name)
+
+    @cached_property
+    def known(self) -> KnownSegments:
+        """Return what the labels of tokens say about the segments."""
+        return self.spec.known(self.labels, self.allowed, self.chains)
+
+    @property
+    def rules(self) -> SegmentRules:
+        """Return which segmentations are possible."""
+        return SegmentRules(self.longest, self.tail, self.spec.repeats, self.legal)
+
+    def observed(self, term: Term, least: float) -> Pairs | None:
+        return None if self.known.observed is None else super().observed(term, least)
+
+    def frequencies(self, term: Term) -> Array:
+        found, L = self.known.observed, len(self.spec.types)
+        assert found is not None
+        eye = np.eye(L, dtype=bool)
+        if term.cliques == STEPS:
+            sequence = np.searchsorted(self.chains.offsets, found.starts, side="right")
+            follows = np.flatnonzero(sequence[1:] == sequence[:-1]) + 1
+            steps = np.zeros((L, L), np.float32)
+            np.add.at(steps, (found.labels[follows - 1], found.labels[follows]), 1)
+            return steps.reshape(1, -1)
+        X = self.rows(input_of(term)[0])
+        if term.cliques == TOKENS:
+            return frequencies(X, eye[np.repeat(found.labels, found.durations)])
+        short = np.minimum(found.durations, self.longest)
+        places = {FIRSTS: found.starts, LASTS: found.ends - 1}
+        rows = places.get(term.cliques, candidate_rows(self.chains, self.longest)[found.starts] + short - 1)
+        return frequencies(X[rows], eye[found.labels])
+
+    def check(self) -> None:
+        """Raise if an observed segment is too long, or if labels of segments break the constraints."""
+        found = self.known.observed
+        if found is None:
+            return
+        durations = found.durations
+        sequence = np.searchsorted(self.chains.offsets, found.starts, side="right") - 1
+        if not self.tail and durations.max(initial=0) > self.longest:
+            i = int(durations.argmax())
+            number = self.chains.number(int(sequence[i]))
+            raise ParameterError(
+                f"y has a segment of {durations[i]} tokens in sequence {number}: expected "
+                f"at most max_duration={self.longest}, because tail=False; set tail=True, or a larger max_duration"
+            )
+        if self.legal is not None:
+            order = Chains.from_lengths(np.bincount(sequence, minlength=self.chains.n_samples))
+            broken = np.flatnonzero(~self.legal.allows(order, found.labels))
+            if len(broken):
+                at, number = int(broken[0]), self.chains.number(int(sequence[broken[0]]))
+                raise ValueError(
+                    f"the labels y of sequence {number} break the constraints at the segment of label "
+                    f"{shown(self.spec.types[found.labels[at]])} that starts at token "
+                    f"{found.starts[at] - self.chains.offsets[sequence[at]]}; correct the labels, pass None for labels "
+                    "that may be wrong, or omit constraints="
+                )
+
+    def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[Any]:
+        pairs, known = {term.name: term.pairs for term in terms}, self.known
+        rows = {
+            name: own.rows.with_pairs(pairs[name]) for name, own in features.items() if isinstance(own, CliqueFeatures)
+        }
+        return [SegmentPartition(self.chains, len(self.spec.types), self.rules, *known, rows, self.weights)]
+
+    def digest(self) -> dict[str, Any]:
+        pooled = None if self.pooled is None else digest_array(self.pooled)
+        return {**super().digest(), "segments": digest_value([self.longest, self.tail, pooled])}
+
+    def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
+        return None if term.cliques == SEGMENTS else super().positions(term, features, engine)
+
+
+def longest_segment(data: LabelledSequences, spec: SegmentLabels) -> int:
+    """Return the number of tokens of the longest segment of the data, or 1 if labels are missing everywhere."""
+    known = spec.known(data.labels, data.allowed, data.chains)
+    if known.observed is not None:
+        return int(known.observed.durations.max(initial=1))
+    # Runs of tokens whose label is known and that continue the same segment.
+    same = (data.labels[1:] >= 0) & (data.labels[:-1] >= 0)
+    types = spec.of_class[data.labels]
+    inner = np.zeros(len(data.labels), bool)
+    inner[1:] = same & (types[1:] == types[:-1]) & spec.continues[data.labels[1:]]
+    inner[data.chains.first_nodes] = False
+    starts = np.flatnonzero(~inner)
+    return int(np.diff(np.append(starts, len(inner))).max(initial=1))

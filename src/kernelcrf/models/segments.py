@@ -1,0 +1,267 @@
+"""A fitted semi-Markov conditional random field, and the distribution of segmentations that it predicts.
+
+The probability of a segmentation of a sequence x is the exponential of its score, divided by Z(x). The score is a sum
+over segments, and over the steps from one segment to the next; `inference.segments` has the formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Arrays, Config, Flags, Floats, Inputs, Labels, UserData
+from kernelcrf.basis.folded import check_scores
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.inference.segmentations import Segments, k_best, sample, viterbi
+from kernelcrf.inference.segments import SegmentMessages, SegmentScores
+from kernelcrf.models.base import rng_of
+from kernelcrf.models.chain import ChainModel
+from kernelcrf.partitions.segments import SegmentRules
+from kernelcrf.persistence import ModelFileError
+from kernelcrf.persistence.checks import read_count, read_flag, read_text
+from kernelcrf.readers.labels import LabelReader
+from kernelcrf.readers.pooling import ENDS, described, pool
+from kernelcrf.readers.segments import SegmentLabels
+from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.terms import (
+    CHAIN_CLIQUES,
+    DURATION_TERM,
+    SEGMENT_CLIQUES,
+    SEGMENT_TERM,
+    STEPS,
+    TAIL_TERM,
+    Term,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentDistribution:
+    """The distribution of the segmentations of a batch of sequences; labels of tokens are indices of classes.
+
+    free : the scores before anything is forbidden.
+    rules : which segmentations are possible.
+    spec : the labels of tokens and of segments.
+    """
+
+    free: SegmentScores
+    rules: SegmentRules
+    spec: SegmentLabels
+    n_threads: int = 1
+
+    @property
+    def chains(self) -> Chains:
+        """Return the sequences."""
+        return self.free.order
+
+    @cached_property
+    def scores(self) -> SegmentScores:
+        """Return the scores, with -inf for what is forbidden."""
+        return self.rules.impose(self.free)
+
+    @cached_property
+    def messages(self) -> SegmentMessages:
+        """Return the results of inference."""
+        return SegmentMessages.of(self.scores, n_threads=self.n_threads)
+
+    def part(self, low: int, high: int) -> SegmentDistribution:
+        """Return the distribution of the sequences from `low` to `high` - 1."""
+        return replace(self, free=self.free.part(low, high))
+
+    def marginals(self) -> Floats:
+        """Return the probabilities p(y_t = j | x), with one row per token t and one column per label j of tokens."""
+        found = self.messages.moments
+        return self.spec.probabilities(found.nodes, found.starts)
+
+    def best(self, rule: str = "viterbi") -> Labels:
+        """Return the likeliest labelling of each sequence; for rule="marginal", the likeliest label of each token."""
+        if rule == "marginal":
+            return np.asarray(self.marginals().argmax(axis=1), np.int32)
+        return np.concatenate([np.empty(0, np.int32), *(self.classes_of(own) for own in self.best_segments())])
+
+    def best_segments(self) -> list[Segments]:
+        """Return the likeliest segmentation of each sequence."""
+        engine = LocalEngine(self.n_threads)
+        return engine.map(lambda i: viterbi(self.scores, i)[0], range(self.chains.n_samples))
+
+    def classes_of(self, segments: Segments) -> Labels:
+        """Return the label of each token of a segmentation, as the index of a class."""
+        types = np.repeat([a for a, _, _ in segments], [e - b for _, b, e in segments]).astype(np.int64)
+        is_first = np.zeros(len(types), bool)
+        is_first[[b for _, b, _ in segments]] = True
+        return self.spec.class_of(types, is_first)
+
+    def k_best(self, k: int) -> Iterator[list[tuple[Labels, float]]]:
+        """Yield the k likeliest labellings of each sequence with their log-probabilities, best first."""
+        for i, log_z in enumerate(self.log_partition()):
+            yield [(self.classes_of(own), float(score - log_z)) for own, score in k_best(self.scores, k, i)]
+
+    def log_partition(self) -> Floats:
+        """Return log Z(x), the logarithm of the normalising constant, for each sequence."""
+        return self.messages.log_partition
+
+    def log_prob(self, labels: Labels, allowed: Flags | None = None) -> Floats:
+        """Return the log-probability of the labels of each sequence.
+
+        If `allowed` is given, return instead the log-probability that all labels of the sequence are allowed. `allowed`
+        is a boolean array with one row per token and one column per class; `labels` is then ignored.
+        """
+        known = self.spec.known(labels, allowed, self.chains)
+        if known.observed is not None:
+            found = known.observed.moments(self.scores).log_partition
+        else:
+            clamped = self.rules.impose(self.free, known.opens, known.continues)
+            found = SegmentMessages.of(clamped, n_threads=self.n_threads).log_partition
+        return np.asarray(found - self.log_partition())
+
+    def entropy(self) -> Floats:
+        """Return the entropy of p(y|x) for each sequence, in nats."""
+        return self.messages.entropy()
+
+    def sample(self, n_samples: int, rng: np.random.Generator) -> Array:
+        """Return labels drawn from p(y|x), one row per draw and one column per token."""
+        found = np.empty((n_samples, self.chains.n_nodes), np.int32)
+        for i, (low, high) in enumerate(zip(self.chains.offsets[:-1], self.chains.offsets[1:], strict=True)):
+            for row, own in enumerate(sample(self.messages, n_samples, rng, i)):
+                found[row, low:high] = self.classes_of(own)
+        return found
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SegmentModel(ChainModel):
+    """A fitted semi-Markov conditional random field.
+
+    `legal` says which labels of segments may begin a sequence, follow each other, and end a sequence.
+
+    longest, tail : the number of durations that have scores of their own, and whether segments may be longer.
+    pooling : how the inputs of whole segments are computed: a name, a function of the user, or None if there are none.
+    segment_reader : converts what a function of the user returns to arrays; else None.
+    """
+
+    longest: int
+    tail: bool
+    pooling: str | Callable[[Any, int, int], Any] | None
+    segment_reader: SequenceReader | None
+
+    @cached_property
+    def spec(self) -> SegmentLabels:
+        """Return the labels of tokens and of segments."""
+        return SegmentLabels.of(self.labels.classes)
+
+    @cached_property
+    def rules(self) -> SegmentRules:
+        """Return which segmentations are possible."""
+        return SegmentRules(self.longest, self.tail, self.spec.repeats, self.legal)
+
+    @property
+    def column_labels(self) -> list[UserData]:
+        return self.spec.types
+
+    def column(self, label: int) -> int:
+        return int(self.spec.of_class[label])
+
+    @cached_property
+    def duration_scores(self) -> Floats:
+        """Return the scores of durations, one row per number of tokens, from 1 on, and one column per label."""
+        L = len(self.spec.types)
+        known = any(term.name == DURATION_TERM for term in self.layout.terms)
+        return self._expand(DURATION_TERM).reshape(-1, L) if known else np.zeros((self.longest, L))
+
+    @cached_property
+    def tail_scores(self) -> Floats:
+        """Return the score of each further token of longer segments, one per label; -inf if they are forbidden."""
+        return self._constant(TAIL_TERM) if self.tail else np.full(len(self.spec.types), -np.inf)
+
+    def distribution(self, X: UserData, lengths: UserData, engine: LocalEngine) -> SegmentDistribution:  # type: ignore[override]
+        """Read the sequences X and return the distribution of their segmentations."""
+        inputs, chains = self._read(X, lengths)
+        of_terms = [
+            (term, self.folded[term.name].scores(inputs[term.name], engine))
+            if term.name in self.maps
+            else (term, self._expand(term.name))
+            for term in self.layout.terms
+        ]
+        return self._joined(of_terms, chains, engine)
+
+    def _joined(self, of_terms: list[tuple[Term, Array]], chains: Chains, engine: LocalEngine) -> SegmentDistribution:
+        return SegmentDistribution(self.rules.join(of_terms, chains), self.rules, self.spec, engine.n_threads)
+
+    def _read(self, X: UserData, lengths: UserData) -> tuple[dict[str, Inputs], Chains]:
+        """Return the inputs of each term that has inputs, by its name, and the sequences."""
+        flat, chains = self.reader.read(X, lengths)
+        inputs = dict.fromkeys(self.maps, flat)
+        if SEGMENT_TERM in inputs:
+            inputs[SEGMENT_TERM] = self._pooled(X, lengths, flat, chains)
+        return inputs, chains
+
+    def _pooled(self, X: UserData, lengths: UserData, flat: Inputs, chains: Chains) -> Inputs:
+        if isinstance(self.pooling, str):
+            return pool(flat, chains, self.longest, self.pooling)
+        assert self.pooling is not None
+        assert self.segment_reader is not None
+        found = described(X, lengths, chains, self.longest, self.pooling)
+        return self.segment_reader.read(found)[0]
+
+    def draw_marginals(
+        self,
+        X: UserData,
+        lengths: UserData,
+        n_samples: int | None,
+        temperature: float,
+        random_state: UserData,
+        engine: LocalEngine,
+    ) -> Iterator[Array]:
+        """Yield, for each draw from the posterior of the weights, the label probabilities, one row per token."""
+        inputs, chains = self._read(X, lengths)
+        for drawn in self.score_posterior.draw_terms(inputs, n_samples, rng_of(random_state), temperature, engine):
+            of_terms = [(term, check_scores(Z)) for term, Z in drawn]
+            yield self._joined(of_terms, chains, engine).marginals()
+
+    def to_arrays(self) -> tuple[Config, Arrays]:
+        """Return the model as two dicts: values that JSON can store, and named arrays."""
+        config, arrays = super().to_arrays()
+        if not isinstance(self.pooling, str | None):
+            raise TypeError(
+                "pooling is a function, which a model file cannot store: use pooling='mean', 'max' or 'ends', or save "
+                "this estimator with joblib.dump"
+            )
+        own = {"estimator": "SegmentCRF", "longest": self.longest, "tail": self.tail, "pooling": self.pooling}
+        return config | own, arrays
+
+    @classmethod
+    def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
+        """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
+        reader, labels = SequenceReader.from_config(config["inputs"]), LabelReader.from_config(config["labels"])
+        spec, known = SegmentLabels.of(labels.classes), CHAIN_CLIQUES | SEGMENT_CLIQUES
+        names = [read_text(one, "name") for one in config["layout"]]
+        if unknown := [name for name in names if name not in known]:
+            raise ModelFileError(
+                f"the model file has the term {unknown[0]!r}: expected one of {', '.join(known)}. Save the model again"
+            )
+        with_map = [read_text(one, "name") for one in config["layout"] if one["kernel"] is not None]
+        pooling = None if config["pooling"] is None else read_text(config, "pooling")
+        both = {SEGMENT_TERM: 2} if pooling == ENDS else {}
+        widths = {name: both.get(name, 1) * reader.n_features for name in with_map}
+        L, terms = len(spec.types), {name: 2 if known[name] == STEPS else 1 for name in names}
+        shared = cls._read_fields(config, arrays, widths, L, terms)
+        longest = read_count(config, "longest", 1)
+        durations = next((term.k_y.L for term in shared["layout"].terms if term.name == DURATION_TERM), longest * L)
+        if durations != longest * L:
+            raise ModelFileError(
+                f"the model file has scores of {durations // L} durations and longest={longest}: expected the same "
+                "number. Save the model again"
+            )
+        return cls(
+            **shared,
+            **cls._read_chain(config, arrays, L, shared),
+            reader=reader,
+            labels=labels,
+            longest=longest,
+            tail=read_flag(config, "tail"),
+            pooling=pooling,
+            segment_reader=None,
+        )

@@ -1,0 +1,290 @@
+"""A partition of sequences that are divided into segments, in this process.
+
+The parameters theta are the weights of all terms of the score. Each term has weights W, a factor A of its label kernel,
+and features F, which are 1 if the term has no inputs. Its scores are A (W' F): of labels at tokens, of labels at the
+first and the last token of a segment, of steps between segments, of durations, of tokens beyond the longest duration,
+or of candidate segments. `inference.segments` explains the scores and their sums over segmentations.
+
+`scores` computes this linear map from weights to scores. `pull_back` computes its transpose, which maps the gradient
+with respect to the scores to the gradient with respect to the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Flags, Floats, Ints, Places
+from kernelcrf.graphs.structure import Chains, Legal
+from kernelcrf.inference.feasibility import InfeasibleSequenceError
+from kernelcrf.inference.segments import Observed, SegmentMessages, SegmentMoments, SegmentScores, candidate_rows
+from kernelcrf.layout import Layout
+from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.partitions.partition import PartitionState, RowPartition, Sums
+from kernelcrf.terms import DURATIONS, FIRSTS, LASTS, SEGMENTS, STEPS, TAILS, Term, scored_tokens
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentRules:
+    """Which segmentations are possible, for L labels.
+
+    longest : the number D of durations that have scores of their own.
+    tail : whether segments may be longer than D.
+    repeats : (L,), whether a segment may follow a segment of the same label.
+    legal : which labels may start a sequence, follow each other, and end a sequence; None if all may.
+    """
+
+    longest: int
+    tail: bool
+    repeats: Flags
+    legal: Legal | None = None
+
+    def join(self, of_terms: Sequence[tuple[Term, Array]], chains: Chains) -> SegmentScores:
+        """Return the scores of all terms, given the scores of each term; nothing is forbidden yet."""
+        N, L, D = chains.n_nodes, len(self.repeats), self.longest
+        kinds = {term.cliques for term, _ in of_terms}
+        s, w, d, tail = np.zeros((N, L)), np.zeros((L, L)), np.zeros((D, L)), np.zeros(L)
+        first, last = (np.zeros((N, L)) if kind in kinds else None for kind in (FIRSTS, LASTS))
+        g = np.zeros((candidate_rows(chains, D)[-1], L)) if SEGMENTS in kinds else None
+        targets = {STEPS: w, DURATIONS: d, TAILS: tail, FIRSTS: first, LASTS: last, SEGMENTS: g}
+        for term, Z in of_terms:
+            target = targets.get(term.cliques)
+            if target is None:
+                s[scored_tokens(term, chains)] += Z
+            else:
+                target += Z.reshape(target.shape)
+        return SegmentScores(s, w, d, first, last, tail if self.tail else None, g, chains=chains)
+
+    def impose(
+        self, scores: SegmentScores, opens: Flags | None = None, continues: Flags | None = None
+    ) -> SegmentScores:
+        """Return the scores with -inf for what is forbidden.
+
+        opens, continues : (N, L), whether a token may be the first, or a later, token of a segment with each label;
+            None if it always may.
+        """
+        n_tokens, L = scores.tokens.shape
+        steps = np.where(~self.repeats & np.eye(L, dtype=bool), -np.inf, scores.steps)
+        first, last = scores.first, scores.last
+        if opens is not None:
+            first = np.where(opens, 0.0 if first is None else first, -np.inf)
+        if self.legal is not None:
+            steps = np.where(self.legal.steps, steps, -np.inf)
+            chains = scores.order
+            first, last = (np.zeros((n_tokens, L)) if x is None else x.copy() for x in (first, last))
+            first[chains.first_nodes] = np.where(self.legal.first, first[chains.first_nodes], -np.inf)
+            last[chains.last_nodes] = np.where(self.legal.last, last[chains.last_nodes], -np.inf)
+        return replace(scores, steps=steps, first=first, last=last, continues=continues)
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentResiduals:
+    """The loss of a partition, and its gradient with respect to the scores.
+
+    loss : the loss, summed over sequences with their weights.
+    gradient : the marginals minus those of the observed labels.
+    marginals : the marginals of p(segmentation | x).
+    curvature : the messages that products with the Hessian need, or None if they are not kept.
+    """
+
+    loss: float
+    gradient: SegmentMoments
+    marginals: SegmentMoments
+    curvature: SegmentMessages | None
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentPartition(RowPartition):
+    """Sequences with their features, and with segments that are observed or partly known.
+
+    observed : all segments, or None if some labels or ends of segments are missing.
+    opens, continues : (N, L), what the known labels allow, as in `SegmentRules.impose`; None if all segments are
+        observed.
+    features : the features of each term that has inputs, by the name of the term; one row per token, or per candidate
+        segment for terms of whole segments.
+    weights : the weight of each sequence, or None if all weights are 1.
+    """
+
+    chains: Chains
+    n_labels: int
+    rules: SegmentRules
+    observed: Observed | None
+    opens: Flags | None = None
+    continues: Flags | None = None
+    features: Mapping[str, TokenFeatures] = field(default_factory=dict)
+    weights: Floats | None = None
+
+    @property
+    def n_nodes(self) -> int:
+        return self.chains.n_nodes
+
+    @property
+    def is_convex(self) -> bool:
+        return self.observed is not None
+
+    @cached_property
+    def candidates(self) -> Ints:
+        """Return the row of the first candidate segment at each token, and the number of all candidates."""
+        return candidate_rows(self.chains, self.rules.longest)
+
+    def scores(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> SegmentScores:
+        """Return the scores for the parameters theta; nothing is forbidden yet."""
+        of_terms = []
+        for term, W in zip(layout.terms, layout.split(theta).values(), strict=True):
+            features = self.features.get(term.name)
+            Z = term.unpack(W)[0] if features is None else features.times(W, n_jobs)
+            of_terms.append((term, term.k_y.expand(Z)))
+        return self.rules.join(of_terms, self.chains)
+
+    def pull_back(self, layout: Layout, found: SegmentMoments, n_jobs: int = 1) -> Floats:
+        """Return the gradient with respect to theta, given the gradient with respect to the scores.
+
+        Rows of tokens and candidate segments of `found` are multiplied by the weight of their sequence here; sums over
+        sequences have these weights already.
+        """
+
+        def gradient(term: Term) -> Array:
+            rows = self._rows(term, found)
+            if term.name in self.features:
+                R = np.ascontiguousarray(term.k_y.adjoint(rows))
+                return self.features[term.name].transposed_times(R, n_jobs)
+            return term.pack(term.k_y.adjoint(rows.sum(axis=0, keepdims=True)))
+
+        return layout.join({term.name: gradient(term) for term in layout.terms})
+
+    def _rows(self, term: Term, found: SegmentMoments) -> Array:
+        """Return the part of the moments that belongs to a term, with weights, one row per clique.
+
+        Terms whose moments are sums over sequences have a single row.
+        """
+        sums = {STEPS: found.steps, DURATIONS: found.lengths, TAILS: found.more}
+        if term.cliques in sums:
+            return sums[term.cliques].reshape(1, -1)
+        if term.cliques == SEGMENTS:
+            return self._apply_weights(found.segments, self._segment_weights)
+        rows = {FIRSTS: found.starts, LASTS: found.ends}.get(term.cliques)
+        if rows is not None:
+            return self._apply_weights(rows, self._token_weights)
+        return self._apply_weights(found.nodes, self._token_weights)[scored_tokens(term, self.chains)]
+
+    @cached_property
+    def _token_weights(self) -> Floats | None:
+        return None if self.weights is None else np.repeat(self.weights, self.chains.lengths)
+
+    @cached_property
+    def _segment_weights(self) -> Floats | None:
+        return None if self._token_weights is None else np.repeat(self._token_weights, np.diff(self.candidates))
+
+    @staticmethod
+    def _apply_weights(rows: Array, weights: Floats | None) -> Array:
+        return rows if weights is None else rows * weights[:, None]
+
+    def with_columns(self, term: Term, columns: Places) -> SegmentPartition:
+        return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
+
+    def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
+        return self.evaluate_at(layout, self.scores(layout, theta, n_jobs), n_jobs, curvature=curvature)
+
+    def evaluate_at(
+        self, layout: Layout, scores: SegmentScores, n_jobs: int, *, curvature: bool
+    ) -> tuple[Sums, PartitionState]:
+        found = self.residuals(scores, n_jobs, curvature=curvature)
+        return Sums(found.loss, self.pull_back(layout, found.gradient, n_jobs)), PartitionState(scores, found)
+
+    def residuals(self, scores: SegmentScores, n_jobs: int = 1, *, curvature: bool) -> SegmentResiduals:
+        """Return the loss and its gradient with respect to the scores.
+
+        curvature : whether to keep the messages that products with the Hessian need.
+        """
+        try:
+            free = SegmentMessages.of(self.rules.impose(scores), self.weights, n_jobs)
+            if self.observed is None:
+                allowed = self.rules.impose(scores, self.opens, self.continues)
+                known = SegmentMessages.of(allowed, self.weights, n_jobs).moments
+            else:
+                known = self.observed.moments(free.scores, self.weights)
+        except InfeasibleSequenceError as error:
+            raise InfeasibleSequenceError(self.chains.number(error.sample), error.token) from None
+        found = free.moments
+        names = "nodes", "starts", "ends", "steps", "lengths", "more", "segments"
+        gradient = {name: getattr(found, name) - getattr(known, name) for name in names}
+        loss = self.weighted_sum(found.log_partition - known.log_partition)
+        return SegmentResiduals(loss, replace(found, **gradient), found, free if curvature else None)
+
+    def direction(self, layout: Layout, v: Floats, n_jobs: int) -> SegmentScores:
+        return self.scores(layout, v, n_jobs)
+
+    def along(self, scores: SegmentScores, direction: SegmentScores, n_jobs: int) -> tuple[float, float]:
+        found = self.residuals(scores, n_jobs, curvature=False)
+        g, tokens, whole = found.gradient, self._token_weights, self._segment_weights
+        rows = [(g.nodes, direction.tokens), (g.starts, direction.first), (g.ends, direction.last)]
+        sums = [(g.steps, direction.steps), (g.lengths, direction.durations), (g.more, direction.tail)]
+        pairs = [*sums, *((self._apply_weights(own, tokens), dx) for own, dx in rows)]
+        pairs.append((self._apply_weights(g.segments, whole) if len(g.segments) else g.segments, direction.segments))
+        return found.loss, float(sum(np.vdot(own, dx) for own, dx in pairs if dx is not None))
+
+    def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
+        messages: SegmentMessages = self.curvature(at)
+        return self.pull_back(layout, messages.tangent(self.scores(layout, v, n_jobs)), n_jobs)
+
+    def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
+        p, dx = at.residuals.marginals, self.scores(layout, v, n_jobs)
+
+        def product(own: Array, direction: Array | None) -> Array:
+            """Return the covariance of the labels of each clique, times the direction."""
+            if direction is None or not len(own):
+                return own
+            return np.asarray(own * (direction - np.einsum("tj,tj->t", own, direction)[:, None]))
+
+        # Durations, steps and tails of different segments are treated as independent.
+        found = replace(
+            p, nodes=product(p.nodes, dx.tokens), starts=product(p.starts, dx.first), ends=product(p.ends, dx.last),
+            segments=product(p.segments, dx.segments), steps=p.steps * dx.steps, lengths=p.lengths * dx.durations,
+            more=p.more if dx.tail is None else p.more * dx.tail,
+        )  # fmt: skip
+        return self.pull_back(layout, found, n_jobs)
+
+    def entropy(self, at: PartitionState, n_jobs: int) -> float:
+        return self.weighted_sum(SegmentMessages.of(self.rules.impose(at.scores)).entropy())
+
+    def residual(self, term: Term, at: PartitionState) -> Array:
+        return term.k_y.adjoint(self._rows(term, at.residuals.gradient))
+
+    def spread(self, term: Term, at: PartitionState) -> Array:
+        p = at.residuals.marginals
+        if term.cliques in (STEPS, DURATIONS, TAILS):
+            return self._rows(term, p)
+        return self._rows(term, replace(p, **{name: _variance(x) for name, x in vars(p).items()}))
+
+    def mass(self, term: Term) -> float:
+        return self.weighted_sum(self.chains.lengths)
+
+    def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
+        # A token counts with its largest scores of each kind: a segment may start and end at every token.
+        x = at.scores
+        of_tokens = sum(_largest(rows) for rows in (x.tokens, x.first, x.last) if rows is not None)
+        of_all = sum(
+            float(_largest(own.reshape(1, -1))[0]) for own in (x.steps, x.durations, x.tail) if own is not None
+        )
+        sizes = of_tokens + of_all
+        if x.segments is not None and len(x.segments):
+            sizes = sizes + np.maximum.reduceat(_largest(x.segments), self.candidates[:-1])
+        return np.asarray(sizes if self._token_weights is None else sizes * self._token_weights)
+
+    def clique_weights(self, term: Term) -> Floats:
+        rows = self.candidates[-1] if term.cliques == SEGMENTS else self.n_nodes
+        weights = self._segment_weights if term.cliques == SEGMENTS else self._token_weights
+        return np.ones(rows) if weights is None else weights
+
+
+def _largest(scores: Array) -> Floats:
+    """Return the largest absolute value of each row; infinite scores are ignored."""
+    return np.asarray(np.abs(scores).max(axis=1, initial=0.0, where=np.isfinite(scores)))
+
+
+def _variance(p: Array) -> Array:
+    # Rounding lets p exceed 1, and a large weight makes a negative variance greater than lam.
+    return np.asarray(np.maximum(p * (1 - p), 0))

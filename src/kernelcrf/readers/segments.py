@@ -1,0 +1,204 @@
+"""Read segments from the labels of tokens, or from lists of segments.
+
+Labels of tokens are of one of two kinds. If they look like IOB2 tags (B-PER, I-PER, O), a segment starts at each B, and
+its label is the type of the tag; a run of O is a segment, too. An I without a segment to continue is read as a B. For
+all other labels, each maximal run of equal labels is a segment. In both cases the labels of the tokens determine the
+segments, and the segments determine the labels.
+
+Lists of segments have tuples (start, end, label), from the token `start` to the token `end` - 1. They are read as the
+labels of their tokens if they cover all tokens and no two neighbours have the same label, and as IOB2 tags otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Flags, Floats, Ints, Labels, UserData
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.inference.segments import Observed
+from kernelcrf.readers.containers import read_list
+from kernelcrf.readers.labels import LabelReader, distinct_labels, flat_labels
+from kernelcrf.readers.schemes import are_spans
+from kernelcrf.validation import is_whole, shown
+
+OUTSIDE = "O"
+
+
+class KnownSegments(NamedTuple):
+    """What labels of tokens say about the segments.
+
+    observed : all segments, or None if some labels are missing.
+    opens, continues : one row per token and one column per label of segments, whether the token may be the first, or a
+        later, token of a segment; None if no label is missing.
+    """
+
+    observed: Observed | None
+    opens: Flags | None = None
+    continues: Flags | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentLabels:
+    """The labels of tokens (classes), and the labels of the segments to which the tokens belong (types).
+
+    classes, types : the labels of tokens, and of segments.
+    of_class : for each class, the index of its type.
+    opens, continues : for each class, whether such a token may be the first, or a later, token of a segment.
+    """
+
+    classes: Array
+    types: list[UserData]
+    of_class: Ints
+    opens: Flags
+    continues: Flags
+
+    @classmethod
+    def of(cls, classes: Array) -> SegmentLabels:
+        """Return the labels of segments for the given labels of tokens."""
+        labels = classes.tolist()
+        if not are_spans(labels):
+            every = np.ones(len(labels), bool)
+            return cls(classes, labels, np.arange(len(labels)), every, every)
+        types = list(dict.fromkeys(_type(label) for label in labels))
+        of_class = np.array([types.index(_type(label)) for label in labels])
+        letters = [label[0] for label in labels]
+        opens, continues = (np.array([letter in own for letter in letters]) for own in ("BO", "IO"))
+        return cls(classes, types, of_class, opens, continues)
+
+    @property
+    def is_tags(self) -> bool:
+        """Return whether the labels of tokens are IOB2 tags."""
+        return not (self.opens & self.continues).all()
+
+    @cached_property
+    def repeats(self) -> Flags:
+        """Return, for each type, whether a segment may follow a segment of the same type."""
+        # A type whose first tokens look like its other tokens cannot repeat: both segments would be one.
+        found = np.ones(len(self.types), bool)
+        found[self.of_class[self.opens & self.continues]] = False
+        return found
+
+    @cached_property
+    def _class_of(self) -> Ints:
+        """Return the class of the first, and of later, tokens of a segment: one row each, one column per type."""
+        found = np.zeros((2, len(self.types)), np.int64)
+        for row, flags in enumerate((self.opens, self.continues)):
+            found[row, self.of_class[flags]] = np.flatnonzero(flags)
+        return found
+
+    def class_of(self, types: Ints, is_first: Flags) -> Labels:
+        """Return the class of tokens, given the types of their segments and whether they are first tokens."""
+        return self._class_of[np.where(is_first, 0, 1), types].astype(np.int32)
+
+    def probabilities(self, nodes: Floats, starts: Floats) -> Floats:
+        """Return the probabilities of classes at each token, given those of types, and of starts of segments."""
+        later = np.maximum(nodes - starts, 0.0)[:, self.of_class]
+        starts, nodes = starts[:, self.of_class], nodes[:, self.of_class]
+        return np.where(self.opens & self.continues, nodes, np.where(self.opens, starts, later))
+
+    def known(self, indices: Labels, allowed: Flags | None, chains: Chains) -> KnownSegments:
+        """Return what the labels of tokens say about the segments.
+
+        indices, allowed : the index of each token's class, and the classes that it may have; see `LabelReader.encode`.
+        """
+        if allowed is None:
+            types, is_first = self.of_class[indices], ~self.continues[indices]
+            is_first[1:] |= types[1:] != types[:-1]
+            is_first[chains.first_nodes] = True
+            starts = np.flatnonzero(is_first)
+            return KnownSegments(Observed(types[starts], starts, np.append(starts[1:], len(types))))
+        opens, continues = np.zeros((2, len(indices), len(self.types)), bool)
+        for c, a in enumerate(self.of_class.tolist()):
+            opens[:, a] |= allowed[:, c] & self.opens[c]
+            continues[:, a] |= allowed[:, c] & self.continues[c]
+        # A token that must continue a segment, but cannot, starts one.
+        before = np.zeros_like(opens)
+        before[1:] = (opens | continues)[:-1]
+        before[chains.first_nodes] = False
+        return KnownSegments(None, opens | (continues & ~before), continues)
+
+
+def fit_labels(tokens: Iterable[UserData], classes: UserData = None) -> LabelReader:
+    """Return the reader of the labels of tokens; IOB2 tags get a B and an I for each type."""
+    known = distinct_labels(tokens) if classes is None else list(classes)
+    if not are_spans(known):
+        return LabelReader.fit(tokens, classes)
+    wrong = [label for label in known if label != OUTSIDE and label[0] not in "BI"]
+    if wrong:
+        raise ValueError(
+            f"y has the tag {shown(wrong[0])}: expected IOB2 tags, such as B-PER, I-PER and O; convert other schemes "
+            "to IOB2, or pass lists of segments (start, end, label)"
+        )
+    types = dict.fromkeys(label[2:] for label in known if label != OUTSIDE)
+    every = [f"{letter}-{one}" for one in types for letter in "BI"]
+    return LabelReader.fit(tokens, [*every, *([OUTSIDE] if OUTSIDE in known else [])])
+
+
+def read_tokens(y: UserData, chains: Chains, *, flat: bool = False, is_tags: bool | None = None) -> list[UserData]:
+    """Return the labels of all tokens in one list; y has labels of tokens, or lists of segments.
+
+    is_tags : whether segments are read as IOB2 tags; None chooses as the docstring of the module says.
+    """
+    if flat or not _has_segments(y):
+        return flat_labels(y, chains, flat=flat)
+    rows = read_list(y, "y")
+    if len(rows) != chains.n_samples:
+        raise ValueError(
+            f"y has {len(rows)} lists of segments and X has {chains.n_samples} sequences: expected a list for each "
+            "sequence of X"
+        )
+    lengths: list[int] = chains.lengths.tolist()
+    tables = [_segments(own, lengths[i], chains.number(i)) for i, own in enumerate(rows)]
+    if is_tags is None:
+        is_tags = not all(_are_runs(own, T) for own, T in zip(tables, lengths, strict=True))
+    labels: list[UserData] = []
+    for own, T in zip(tables, lengths, strict=True):
+        tokens: list[UserData] = [OUTSIDE if is_tags else None] * T
+        for start, end, label in own:
+            if is_tags and not isinstance(label, str):
+                raise ValueError(
+                    f"y has a segment with the label {shown(label)}: expected strings, because some segments are next "
+                    "to a segment of the same label, or do not cover all tokens"
+                )
+            inner = f"I-{label}" if is_tags else label
+            tokens[start:end] = [f"B-{label}" if is_tags else label, *[inner] * (end - start - 1)]
+        labels += tokens
+    return labels
+
+
+def _has_segments(y: UserData) -> bool:
+    """Return whether the first item of y that is not empty is a list of tuples (start, end, label)."""
+    if not isinstance(y, Sequence) or isinstance(y, str):
+        return False
+    first = next((own for own in y if isinstance(own, Sequence) and not isinstance(own, str) and len(own)), None)
+    return first is not None and isinstance(first[0], tuple) and len(first[0]) == 3
+
+
+def _segments(own: UserData, T: int, number: int) -> list[tuple[int, int, Any]]:
+    """Return the segments of one sequence, from left to right; raise if they are no tuples, or overlap."""
+    at = 0
+    for one in (found := sorted(own, key=lambda one: one[:2])):
+        is_segment = isinstance(one, tuple) and len(one) == 3 and is_whole(one[0]) and is_whole(one[1])
+        if not is_segment or not at <= one[0] < one[1] <= T:
+            raise ValueError(
+                f"y[{number}] has the segment {shown(one)}: expected tuples (start, end, label) that do not overlap, "
+                f"with 0 <= start < end <= {T}, the number of tokens of X[{number}]"
+            )
+        at = one[1]
+    return found
+
+
+def _are_runs(own: list[tuple[int, int, Any]], T: int) -> bool:
+    """Return whether segments cover all T tokens, and no two neighbours have the same label."""
+    bounds, labels = [0, *(end for _, end, _ in own)], [label for _, _, label in own]
+    covers = [start for start, _, _ in own] == bounds[:-1] and bounds[-1] == T
+    return covers and all(one != other for one, other in zip(labels[1:], labels[:-1], strict=True))
+
+
+def _type(label: str) -> str:
+    return label if label == OUTSIDE else label[2:]
