@@ -27,7 +27,7 @@ from sklearn.preprocessing import KBinsDiscretizer, StandardScaler
 
 from kernelcrf import ChainCRF, ChainOver, Input, datasets
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.models.chain import ChainDistribution
+from kernelcrf.models.chain_distribution import ChainDistribution
 from studies import common
 from studies.accuracy import baselines
 

@@ -12,7 +12,7 @@ from kernelcrf.answers.spans import probable_spans, span_probabilities
 from kernelcrf.datasets import make_sequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.metrics import Span, spans
-from kernelcrf.models.chain import ChainDistribution
+from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.readers.constraints import legal_labelings
 from kernelcrf.readers.schemes import span_rules
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kernelcrf.arrays import Array, Labels
-from kernelcrf.models.chain import ChainDistribution
+from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.validation import Constraint, either, nothing
 
 PREDICATE = either(nothing, Constraint("a function of the labels of one sequence", callable))

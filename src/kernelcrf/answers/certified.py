@@ -44,7 +44,8 @@ from kernelcrf.certificate import TEMPERED, Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import decoding
-from kernelcrf.models.chain import ChainDistribution, ChainModel
+from kernelcrf.models.chain import ChainModel
+from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.labels import flat_labels
 from kernelcrf.terms import STEPS, Term, scored_tokens

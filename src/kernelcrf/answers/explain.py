@@ -45,7 +45,8 @@ from kernelcrf.answers.explanation import ColumnEffect, Explanation, NearToken
 from kernelcrf.arrays import Floats, Inputs, Labels, Places, UserData, is_sparse, matrix_of
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
-from kernelcrf.models.chain import ChainDistribution, ChainModel
+from kernelcrf.models.chain import ChainModel
+from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.models.kernel import TokenInput
 from kernelcrf.validation import is_whole, shown, shown_list
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from kernelcrf.answers.certified import CertifiedLabels
 from kernelcrf.arrays import Array, Flags, Floats, Places, UserData
-from kernelcrf.models.chain import ChainDistribution
+from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.readers.containers import read_labels, read_list
 from kernelcrf.readers.schemes import RUNS, SCHEMES, SpanRules, scheme_of, spans
 from kernelcrf.validation import either, nothing, one_of, real, shown, whole

@@ -11,7 +11,8 @@ from kernelcrf.arrays import Array, Floats, Labels, UserData
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.inputs import InputsEstimator
 from kernelcrf.estimators.parameters import STORED_DTYPE
-from kernelcrf.models.chain import ChainDistribution, ChainModel
+from kernelcrf.models.chain import ChainModel
+from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.models.crfsuite import from_crfsuite, to_crfsuite
 from kernelcrf.persistence import PathLike
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX, read_model, write_model

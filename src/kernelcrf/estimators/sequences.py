@@ -21,7 +21,8 @@ from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import CLASSES, OF_POSTERIORS, POSTERIOR, PRIOR_VARIANCE_OR_RULE
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.models.base import rng_of
-from kernelcrf.models.chain import ChainDistribution, ChainModel
+from kernelcrf.models.chain import ChainModel
+from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.readers.constraints import CONSTRAINTS
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.feature_dicts import HASH_FEATURES
