@@ -29,7 +29,7 @@ def test_facts_are_those_of_the_model():
     crf = fitted(C=2.0, solver="lbfgs")
     facts = summarise(crf)
     assert facts["labels"] == ["<b>X</b>", "Y"]
-    assert facts["weights"] == 2 * 2 + 4
+    assert facts["weights"] == 2 + 4  # each feature occurs with one label
     assert facts["certified gap"] == crf.certificate_.relative_gap
     assert facts["settings"] == {"C": 2.0, "kernel": "linear", "solver": "lbfgs"}
     assert "landmarks" not in facts

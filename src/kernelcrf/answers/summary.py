@@ -26,7 +26,7 @@ STYLE = (
 
 
 def summarise(crf: BaseEstimator) -> dict[str, Any]:
-    """Return a dict that describes a fitted ChainCRF: sizes, certified gap to the optimum, non-default parameters."""
+    """Return a dict that describes a fitted model of sequences: sizes, certified gap, and non-default parameters."""
     certificate = crf.certificate_
     parameters, defaults = crf.get_params(deep=False), type(crf)().get_params(deep=False)
     changed = {name: value for name, value in parameters.items() if not _is_same(value, defaults[name])}
@@ -37,7 +37,7 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
         "labels": crf.classes_.tolist(),
         "inputs": crf.n_features_in_,
         "landmarks": None if crf.landmark_positions_ is None else len(crf.landmark_positions_),
-        "weights": int(crf.coef_.size + crf.transitions_.size + (0 if crf.edge_coef_ is None else crf.edge_coef_.size)),
+        "weights": len(crf.model_.theta),
         "status": certificate.status,
         "objective": certificate.objective if np.isfinite(certificate.objective) else None,
         "certified gap": certificate.relative_gap if certificate.is_certified else None,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from kernelcrf.arrays import Floats, UserData
-from kernelcrf.estimators.chain import ChainCRF
+from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.metrics import are_spans, bootstrap, reliability
 from kernelcrf.persistence import PathLike, whole_file
 from kernelcrf.preprocessing.files import split_pipeline, transform_inputs
@@ -31,9 +32,10 @@ def make_report(
     n_hardest: int = 10,
     scheme: str | None = None,
 ) -> str:
-    """Return a report, as HTML, on a fitted ChainCRF and its predictions for the sequences X with true labels y.
+    """Return a report, as HTML, on a fitted model and its predictions for the sequences X with true labels y.
 
-    model : a ChainCRF, or a Pipeline that ends with one; explanations are then about the transformed sequences.
+    model : a ChainCRF or SegmentCRF, or a Pipeline that ends with one; explanations are then about the transformed
+        sequences.
     tokens : the words to show, one list per sequence of X. None shows where labels are wrong in the hardest sequences,
         by the positions of tokens.
     train_tokens : the words of the training data, one list per sequence, to show the landmarks that explain a decision.
@@ -54,8 +56,8 @@ def make_report(
     ('<!DOCTYPE html>', True)
     """
     crf, X = transform_inputs(model, read_list(X, "X"))
-    if not isinstance(crf, ChainCRF):
-        raise TypeError(f"model={shown(model)}: expected a ChainCRF, or a Pipeline that ends with one")
+    if not isinstance(crf, SequenceEstimator):
+        raise TypeError(f"model={shown(model)}: expected a ChainCRF or SegmentCRF, or a Pipeline that ends with one")
     y = read_list(y, "y", "a list of label sequences, one for each of X")
     tokens = None if tokens is None else read_list(tokens, "tokens")
     train_tokens = None if train_tokens is None else read_list(train_tokens, "train_tokens")
@@ -114,7 +116,7 @@ def write_report(path: PathLike, html: str) -> None:
         file.write(html.encode("utf-8", errors="backslashreplace"))
 
 
-def _hardest(crf: ChainCRF, X: list[object], y: list[list[object]]) -> list[int]:
+def _hardest(crf: SequenceEstimator[Any], X: list[object], y: list[list[object]]) -> list[int]:
     """Return the indices of all sequences with labels, sorted by log p(y | x) / (number of labels), lowest first."""
     known = np.array([sum(label is not None for label in labels) for labels in y])
     log_p = crf.log_prob(X, y) / np.maximum(known, 1)
@@ -130,7 +132,7 @@ def _least_believed(
 
 
 def _decision(
-    crf: ChainCRF,
+    crf: SequenceEstimator[Any],
     X: UserData,
     y: UserData,
     words: list[list[str]] | None,

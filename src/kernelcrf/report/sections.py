@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from itertools import groupby
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from kernelcrf.answers.explanation import Explanation
 from kernelcrf.answers.summary import describe_C, summarise, text_of
 from kernelcrf.arrays import Floats, UserData
 from kernelcrf.certificate import IMPORTED, NOT_FITTED, TEMPERED
-from kernelcrf.estimators.chain import ChainCRF
+from kernelcrf.estimators.certified_answers import CertifiedAnswers
+from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.metrics import Reliability, Score, flat_classification_report, flat_confusion, span_classification_report
 from kernelcrf.report.page import Markup, cards, gap_chart, reliability_chart, section, table, text
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
@@ -49,10 +50,10 @@ def heading(title: str, found: Mapping[str, Score]) -> str:
     )
 
 
-def summary(crf: ChainCRF, X: UserData, n_tokens: int) -> str:
+def summary(crf: SequenceEstimator[Any], X: UserData, n_tokens: int) -> str:
     """Return the HTML of the sizes of the data and the model, and of the gap between the fit and the optimum.
 
-    If the fit has a certificate, the share of labels of X that are certified is shown, too.
+    If the labels of X can be certified, the share of certified labels is shown, too.
     """
     certificate, facts = crf.certificate_, summarise(crf)
     if certificate.status == TEMPERED:
@@ -67,7 +68,7 @@ def summary(crf: ChainCRF, X: UserData, n_tokens: int) -> str:
             f"{100 * certificate.relative_gap:.2g} % above the least value that its features or landmarks allow, "
             f"{certificate.lower_bound:,.6g}."
         )
-        if np.isfinite(certificate.rounding):
+        if isinstance(crf, CertifiedAnswers) and np.isfinite(certificate.rounding):
             share = 100 * np.concatenate(crf.certify(X).tokens or [np.ones(1, bool)]).mean()
             said += (
                 f" {share:.1f} % of the likeliest labels are certified: the exact optimum on these features or "
@@ -160,7 +161,7 @@ def confusion(y_true: Labellings, y_pred: Labellings) -> str:
     )
 
 
-def calibration(bins: Reliability, crf: ChainCRF) -> str:
+def calibration(bins: Reliability, crf: SequenceEstimator[Any]) -> str:
     """Return the HTML of two charts: the reliability diagram, and the gap to the optimum during the fit.
 
     A model that was read from a file of another library has only the first chart.
