@@ -1,6 +1,7 @@
 """Random objectives for tests: small enough to enumerate, with every kind of template."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +15,7 @@ from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.priors import Prior
 from kernelcrf.terms import BIAS_TERM, STEP_TERM, STEPS, TOKEN_TERM, TOKENS, TRANSITION_TERM, Term
 
 ANY = InputKernel("rbf", gamma=1.0)
@@ -71,7 +73,8 @@ def random_objective(
 
 def enumerated_value(objective, theta):
     """P by the definition: sums over all labelings, and over the allowed ones."""
-    value = 0.5 * np.dot(objective.layout.times_lam(theta), theta)
+    mean, lam = prior_arrays(objective.layout)
+    value = 0.5 * np.dot(lam, (theta - mean) ** 2)
     for partition in objective.partitions:
         s, w = partition.scores(objective.layout, theta)
         chains = partition.chains
@@ -86,3 +89,28 @@ def enumerated_value(objective, theta):
             weight = 1.0 if partition.weights is None else partition.weights[i]
             value += weight * (all_of_them.log_partition - np.logaddexp.reduce(all_of_them.scores[fits]))
     return value
+
+
+def with_prior(objective, seed, *, information=True, size=1.0):
+    """The objective with random prior means, and if asked for precisions, of about two thirds of its weights."""
+    rng, terms = np.random.default_rng(seed), []
+    for term in objective.layout.terms:
+        places = np.arange(term.n * term.k_y.rank) if term.pairs is None else term.pairs.places
+        places = places[rng.random(len(places)) < 2 / 3]
+        known = rng.exponential(3.0, len(places)) if information else None
+        terms.append(replace(term, prior=Prior(places, size * rng.normal(size=len(places)), known)))
+    return replace(objective, layout=Layout(tuple(terms)))
+
+
+def prior_arrays(layout):
+    """The prior mean and the prior precision of every weight, filled in one weight after the other."""
+    means, precisions = [], []
+    for term in layout.terms:
+        places = range(term.n * term.k_y.rank) if term.pairs is None else term.pairs.places.tolist()
+        at = {} if term.prior is None else {place: k for k, place in enumerate(term.prior.places.tolist())}
+        for place in places:
+            known = place in at
+            means.append(term.prior.mean[at[place]] if known else 0.0)
+            has_own = known and term.prior.information is not None
+            precisions.append(1 / term.C + (term.prior.information[at[place]] if has_own else 0.0))
+    return np.array(means), np.array(precisions)

@@ -4,14 +4,14 @@ The objective P is the negative log posterior of the weights theta. Its gradient
 variance 1 / lam_k. P is strongly convex, so that every theta gives a lower bound on the minimum,
 
     min P >= P(theta) - sum_k |g_k|^2 / (2 lam_k)                                               (17)
-           = sum_i omega_i H(p_i) - sum_k |g_k - lam_k theta_k|^2 / (2 lam_k).
+           = sum_i omega_i H(p_i) - sum_k [|h_k|^2 / (2 lam_k) - <h_k, mu_k>],    h_k = g_k - lam_k (theta_k - mu_k).
 
 `gradient_side` computes the first line, `entropy_side` the second. The second line is the dual objective: H(p_i) is the
-entropy of the labels of sample i, and omega_i is the weight of the sample. With an L1 penalty l1 |theta|_1, g is the
-gradient of the rest of P, and |soft(g_k - lam_k theta_k, l1)|^2 takes the place of the square in the second line
-(`terms` has the formula for the first). As the bound is valid at every theta, a fit
-uses the greatest bound that it finds. Near the optimum, the bound one Newton step ahead of theta is close to the
-minimum.
+entropy of the labels of sample i, and omega_i is the weight of the sample. The prior mean mu_k of a weight is 0, unless
+an earlier model determines it. With an L1 penalty l1 |theta|_1, g is the gradient of the rest of P, and
+|soft(h_k, l1)|^2 takes the place of the square in the second line (`terms` has the formula for the first). As the bound
+is valid at every theta, a fit uses the greatest bound that it finds. Near the optimum, the bound one Newton step ahead
+of theta is close to the minimum.
 
 `gap_in_span` is P minus the greatest bound. It is zero if the solver has found the minimum in the span of the basis.
 The whole function space of the kernel (the RKHS) is larger than this span. In the RKHS the gradient has a further part,
@@ -42,7 +42,6 @@ from kernelcrf.arrays import Array, Floats, Inputs
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
-from kernelcrf.terms import soft, times_square
 
 GRAM_ROWS = 1024
 TEMPERED, IMPORTED = "tempered", "imported"
@@ -130,9 +129,7 @@ def entropy_side(objective: Objective, at: Evaluation) -> float:
     The dual objective is evaluated at the marginals that the model has at the point `at`.
     """
     layout = objective.layout
-    parts = layout.split(at.gradient - layout.times_lam(at.theta))
-    norms = (times_square(term.C, soft(parts[term.name].ravel(), term.l1)) for term in layout.terms)
-    return objective.entropy(at) - 0.5 * sum(norms)
+    return objective.entropy(at) - layout.conjugate(at.gradient - layout.penalty_gradient(at.theta))
 
 
 def look_ahead(objective: Objective, at: Evaluation, tol: float = 1e-3) -> float:

@@ -15,7 +15,7 @@ from kernelcrf.basis.pairs import Pairs
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
-from kernelcrf.terms import OF_INPUT, SEGMENTS, STEPS, TOKENS, Term, cliques_of, times_square
+from kernelcrf.terms import OF_INPUT, SEGMENTS, STEPS, TOKENS, Term, cliques_of
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,20 @@ class Layout:
         return sum(term.size for term in self.terms)
 
     def times_lam(self, v: Floats) -> Floats:
-        """Return the gradient of the penalty at v: the weights of each term, divided by its prior variance C."""
-        return np.concatenate([v[self.slices[term.name]] * (1.0 / term.C) for term in self.terms])
+        """Return the product of v and the Hessian of the penalty: each entry is multiplied by its prior precision."""
+        return np.concatenate([term.times_lam(v[self.slices[term.name]]) for term in self.terms])
+
+    @cached_property
+    def mean(self) -> Floats | None:
+        """Return the prior mean mu of all weights, or None if all means are 0."""
+        means = [(term.size, term.mean) for term in self.terms]
+        if all(mean is None for _, mean in means):
+            return None
+        return np.concatenate([np.zeros(size) if mean is None else mean for size, mean in means])
+
+    def penalty_gradient(self, theta: Floats) -> Floats:
+        """Return the gradient of the penalty at theta, without its L1 part: lam (theta - mu) for each weight."""
+        return self.times_lam(theta if self.mean is None else theta - self.mean)
 
     @cached_property
     def has_l1(self) -> bool:
@@ -71,9 +83,12 @@ class Layout:
         return np.repeat([term.l1 for term in self.terms], [term.size for term in self.terms])
 
     def penalty(self, theta: Floats) -> float:
-        """Return the penalty at theta: the sum over terms of |weights|^2 / (2 C) + l1 |weights|_1."""
+        """Return the penalty at theta: the sum over terms of |weights - mu|^2 / (2 C) + l1 |weights|_1.
+
+        Weights that have their own precision lam have lam in the place of 1 / C.
+        """
         absolute = [term.l1 * float(np.abs(theta[self.slices[term.name]]).sum()) for term in self.terms if term.l1]
-        return 0.5 * self.squared_norm(theta) + sum(absolute)
+        return 0.5 * self.squared_norm(theta if self.mean is None else theta - self.mean) + sum(absolute)
 
     def gap(self, theta: Floats, gradient: Floats) -> float:
         """Return the gap of Lemma 9: how far the objective at theta is at most above its minimum.
@@ -83,16 +98,20 @@ class Layout:
         slices = [(term, self.slices[term.name]) for term in self.terms]
         return sum(term.gap(theta[own], gradient[own]) for term, own in slices)
 
-    def squared_norm(self, theta: Floats) -> float:
-        """Return the sum over terms of |weights|^2 / C."""
-        return float(sum(times_square(1.0 / term.C, theta[self.slices[term.name]]) for term in self.terms))
+    def conjugate(self, g: Floats) -> float:
+        """Return the largest value of -<g, theta> minus the penalty, over all theta; g is the gradient of the loss."""
+        return sum(term.conjugate(g[self.slices[term.name]]) for term in self.terms)
+
+    def squared_norm(self, v: Floats) -> float:
+        """Return the sum over weights of lam v^2, where lam are prior precisions."""
+        return float(sum(term.squared_norm(v[self.slices[term.name]]) for term in self.terms))
 
     def squared_dual_norms(self, g: Floats) -> dict[str, float]:
-        """Return C |g|^2 for each term, where C is its prior variance and g its part of the gradient.
+        """Return the sum of g^2 / lam for each term, where lam are prior precisions and g its part of the gradient.
 
         Changing the weights of a term can lower the objective by at most half of this number (Lemma 9 of the paper).
         """
-        return {term.name: times_square(term.C, g[self.slices[term.name]]) for term in self.terms}
+        return {term.name: term.squared_dual_norm(g[self.slices[term.name]]) for term in self.terms}
 
     def split(self, theta: Floats) -> dict[str, Floats]:
         """Return the weights of each term, by its name, in the shape of the term; the arrays are views of theta."""
@@ -105,10 +124,15 @@ class Layout:
     def project(self, theta: Floats) -> Floats:
         """Return theta without the components that change no score, because a label kernel maps them to zero.
 
-        The penalty makes these components zero at the optimum, but rounding errors of a solver can bring them back.
+        The penalty makes these components zero at the optimum, but rounding errors of a solver can bring them back. If
+        there is a prior mean, the components become those of the mean.
         """
+        return self.project_change(theta) if self.mean is None else self.mean + self.project_change(theta - self.mean)
+
+    def project_change(self, theta: Floats) -> Floats:
+        """Return a difference of two points without the components that `project` makes equal."""
         weights = self.split(theta)
-        projected = {term.name: term.k_y.project(weights[term.name]) for term in self.terms}
+        projected = {term.name: term.project(weights[term.name]) for term in self.terms}
         return theta if all(projected[name] is W for name, W in weights.items()) else self.join(projected)
 
     def to_config(self) -> list[dict[str, Any]]:

@@ -3,14 +3,15 @@
 The objective (equation 15 of the paper), its gradient g (equations 21 and 28) and the product of its Hessian H with a
 vector v (equation 22) are
 
-    P(theta) = sum_i omega_i [log Z_i - log Z_i(allowed)] + sum_k lam_k/2 |theta_k|^2
-    g        = sum_i omega_i [E_p Phi - E_p(. | allowed) Phi] + lam theta
+    P(theta) = sum_i omega_i [log Z_i - log Z_i(allowed)] + sum_k lam_k/2 |theta_k - mu_k|^2
+    g        = sum_i omega_i [E_p Phi - E_p(. | allowed) Phi] + lam (theta - mu)
     H v      = sum_i omega_i Cov_p[Phi, <Phi, v>] + lam v
 
 Sample i has the weight omega_i and the joint features Phi, so that a labelling has the score <Phi, theta>. Term k of
-the model has the parameters theta_k and the regularisation lam_k. log Z is the log-sum-exp of the scores of all
-labelings, and log Z(allowed) is the log-sum-exp over the labelings that agree with the observed labels. If all labels
-are observed, log Z(allowed) is the score of one labelling, and P is convex. If some labels are missing, P is not
+the model has the parameters theta_k, the regularisation lam_k and the prior mean mu_k, which is 0 unless an earlier
+model determines the prior (see `terms`); each weight then has its own lam. log Z is the log-sum-exp of the scores of
+all labelings, and log Z(allowed) is the log-sum-exp over the labelings that agree with the observed labels. If all
+labels are observed, log Z(allowed) is the score of one labelling, and P is convex. If some labels are missing, P is not
 convex, and H omits the covariance under p(. | allowed). What remains is positive definite (Gauss-Newton). Solvers can
 use it, but it gives no bound on the distance to the minimum. With an L1 penalty (see `terms`), P has the further term
 sum_k l1_k |theta_k|_1, which g and H leave out.
@@ -82,7 +83,7 @@ class Ray:
         theta = self.start.theta + step * self.direction
         return (
             float(loss) + layout.penalty(theta),
-            float(slope) + float(np.dot(layout.times_lam(theta), self.direction)),
+            float(slope) + float(np.dot(layout.penalty_gradient(theta), self.direction)),
         )
 
     def point(self, step: float, *, curvature: bool) -> Evaluation:
@@ -137,7 +138,7 @@ class Objective:
 
         sums, parts = self.engine.reduce(one, range(len(self.partitions)), self.costs)
         value = sums.loss + self.layout.penalty(theta)
-        gradient = sums.gradient + self.layout.times_lam(theta)
+        gradient = sums.gradient + self.layout.penalty_gradient(theta)
         return Evaluation(theta, value, gradient, self._lower_bound(theta, value, gradient, sums.bound), tuple(parts))
 
     def _lower_bound(self, theta: Floats, value: float, gradient: Floats, bound: LinearBound | None) -> float:
@@ -149,6 +150,8 @@ class Objective:
         if not self.is_convex:
             return -np.inf
         constant, slope = (value, gradient) if bound is None else (bound.constant, bound.slope)
+        if bound is not None and self.layout.mean is not None:
+            constant += float(np.dot(slope, self.layout.mean))
         # Far from the optimum both numbers are huge, and the rounding of their difference may exceed the optimum.
         gap = self.layout.gap(theta, slope)
         return constant - gap * (1 + ROUNDING * float(np.finfo(self.dtype).eps))

@@ -18,6 +18,12 @@ the gradient g of the loss with respect to the weights of the term, it adds to t
     <theta, g> + lam/2 |theta|^2 + l1 |theta|_1 + |soft(g, l1)|^2 / (2 lam),
 
 where soft(g, a) = sign(g) max(|g| - a, 0). For l1 = 0, this is |g + lam theta|^2 / (2 lam).
+
+An earlier model may determine the prior. Weight i of a term then has a prior mean mu_i, its value in the earlier model,
+and a precision lam_i = 1/C + information_i, where the information is what earlier data say about the weight. The
+negative log prior and the gap of Lemma 9, with the gradient g of the whole objective, are
+
+    sum_i lam_i/2 (theta_i - mu_i)^2,      sum_i g_i^2 / (2 lam_i).
 """
 
 from __future__ import annotations
@@ -25,6 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +42,7 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
+from kernelcrf.priors import Prior
 from kernelcrf.validation import either, real
 
 # For smaller C, 1 / C would be close to the largest float.
@@ -88,6 +96,7 @@ class Term:
     n : the number of features of k_x; the weights have the shape (n, rank of k_y).
     pairs : the pairs of a feature and a joint label that have a weight, or None if all pairs have one. If some have
         none, the weights are a vector with one entry per pair, and k_y must be the identity.
+    prior : the means and precisions of weights that an earlier model determines; None means N(0, C) for all weights.
     """
 
     name: str
@@ -99,6 +108,7 @@ class Term:
     n: int = 1
     pairs: Pairs | None = None
     l1: float = 0.0
+    prior: Prior | None = None
 
     def __post_init__(self) -> None:
         PRIOR_VARIANCE.check("C", self.C)
@@ -113,6 +123,11 @@ class Term:
                 f"term {self.name!r} has weights for some pairs only, and another label kernel than 'delta': expected "
                 "label_kernel='delta', or weights for all pairs"
             )
+        if self.prior is not None and self.l1:
+            raise ValueError(
+                f"term {self.name!r} has l1={self.l1!r} and the prior of an earlier model: expected l1=0, because an "
+                "L1 penalty has its centre at 0"
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -124,18 +139,77 @@ class Term:
         """Return the number of weights."""
         return math.prod(self.shape)
 
+    @cached_property
+    def mean(self) -> Floats | None:
+        """Return the prior mean mu of each weight, or None if all means are 0."""
+        return None if self.prior is None else self._place(self.prior.mean)
+
+    @cached_property
+    def precision(self) -> Floats | None:
+        """Return the prior precision lam of each weight, or None if all are 1 / C."""
+        if self.prior is None or self.prior.information is None:
+            return None
+        return 1.0 / self.C + self._place(self.prior.information)
+
+    def _place(self, values: Floats) -> Floats:
+        """Return one number per weight, given those of the weights of the prior; all others are 0."""
+        assert self.prior is not None
+        places, full = self.prior.places, np.zeros(self.size)
+        if self.pairs is not None:
+            places = np.searchsorted(self.pairs.places, places)
+            if (places == self.size).any() or (self.pairs.places[places] != self.prior.places).any():
+                raise ValueError(
+                    f"term {self.name!r} has no weights for some pairs of its prior: expected all pairs that have a "
+                    "weight in the earlier model"
+                )
+        full[places] = values
+        return full
+
+    def times_lam(self, v: Floats) -> Floats:
+        """Return v with each entry multiplied by the prior precision of its weight."""
+        return v * (1.0 / self.C if self.precision is None else self.precision)
+
+    def squared_norm(self, v: Floats) -> float:
+        """Return the sum over weights of lam v^2, where lam are prior precisions."""
+        return times_square(1.0 / self.C, v) if self.precision is None else times_square(1.0, v * self._deviation**-1)
+
+    def squared_dual_norm(self, g: Floats) -> float:
+        """Return the sum over weights of g^2 / lam, where lam are prior precisions."""
+        return times_square(self.C, g) if self.precision is None else times_square(1.0, g * self._deviation)
+
+    @cached_property
+    def _deviation(self) -> Floats:
+        assert self.precision is not None
+        return 1.0 / np.sqrt(self.precision)
+
+    def conjugate(self, g: Floats) -> float:
+        """Return the largest value of -<g, theta> minus the penalty, over all weights theta of the term.
+
+        With the gradient g of the loss, it is what the term subtracts from the dual objective,
+        |soft(g, l1)|^2 / (2 lam) - <g, mu>.
+        """
+        shift = 0.0 if self.mean is None else float(np.dot(g, self.mean))
+        return 0.5 * self.squared_dual_norm(soft(g, self.l1)) - shift
+
     def gap(self, theta: Floats, gradient: Floats) -> float:
         """Return what the term adds to the gap of Lemma 9, given its weights and the gradient of loss + |theta|^2 / 2C.
 
         The formula of the module docstring is computed as a sum of terms that are not negative.
         """
         if not self.l1:
-            return 0.5 * times_square(self.C, gradient)
+            return 0.5 * self.squared_dual_norm(gradient)
         decay = theta * (1.0 / self.C)
         g = gradient - decay
         pull = -soft(g, self.l1)
         absolute = np.dot(theta, g + pull) + self.l1 * np.abs(theta).sum()
         return 0.5 * times_square(self.C, decay - pull) + max(float(absolute), 0.0)
+
+    def project(self, W: Floats) -> Floats:
+        """Return a change of the weights without the components that the label kernel maps to zero.
+
+        If weights have their own precisions, such components can lower the penalty, and W is returned.
+        """
+        return self.k_y.project(W) if self.precision is None else W
 
     def unpack(self, weights: Array) -> Array:
         """Return the weights as a matrix (n, rank of k_y), with 0 for pairs that have no weight.

@@ -65,12 +65,12 @@ class Pairs:
         If `weights` has several axes, the last one has the pairs.
         """
         full = np.zeros((*weights.shape[:-1], self.n * self.n_labels), weights.dtype)
-        full[..., self._places] = weights
+        full[..., self.places] = weights
         return full.reshape(*weights.shape[:-1], self.n, self.n_labels)
 
     def pack(self, full: Array) -> Array:
         """Return the entries of an array with one row per feature and one column per label that belong to pairs."""
-        return full.reshape(-1)[self._places]
+        return full.reshape(-1)[self.places]
 
     def scores(self, columns: Array, values: Array, offsets: Array, weights: Array, s: Array) -> None:
         """Add the scores of tokens to s, one row per token and one column per label.
@@ -102,7 +102,8 @@ class Pairs:
         _fill_gradient(tokens, values, offsets, self.pointers, self.labels, R, first, g)
 
     @cached_property
-    def _places(self) -> Ints:
+    def places(self) -> Ints:
+        """Return the index of each pair in the matrix with one row per feature and one column per label."""
         return np.repeat(np.arange(self.n) * self.n_labels, np.diff(self.pointers)) + self.labels
 
 

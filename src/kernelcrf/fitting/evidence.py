@@ -106,7 +106,7 @@ def _curvature_changes(fitted: Fit, chosen: list[Flags], found: Laplace, known: 
     """
     objective, theta, posterior = fitted.objective, fitted.solution.theta, found.posterior
     assert posterior is not None
-    prior_gradient, changes = objective.layout.times_lam(theta), []
+    prior_gradient, changes = objective.layout.penalty_gradient(theta), []
     if isinstance(posterior, FactoredPosterior):
         covariance = posterior.covariance(slice(0, len(theta)))
         for own in chosen:

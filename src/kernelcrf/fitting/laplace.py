@@ -233,7 +233,8 @@ def _drop_unseen(objective: Objective) -> tuple[Objective, Places] | None:
             if len(columns) < term.n:
                 fewer = True
                 partitions = [partition.with_columns(term, columns) for partition in partitions]
-        terms.append(replace(term, n=len(columns)))
+        prior = None if term.prior is None else term.prior.select(columns, term.k_y.rank)
+        terms.append(replace(term, n=len(columns), prior=prior))
         width = term.k_y.rank
         kept.append((place.start + columns[:, None] * width + np.arange(width)).ravel())
     if not fewer:
@@ -322,5 +323,5 @@ def _stochastic(
 
 
 def prior_scale(layout: Layout) -> Floats:
-    """Return the prior standard deviation of each weight, sqrt(C)."""
+    """Return the prior standard deviation of each weight, which is sqrt(C) unless an earlier model determines it."""
     return np.asarray(1 / np.sqrt(layout.times_lam(np.ones(layout.size))))

@@ -91,7 +91,7 @@ class LeftOut:
         layout = self.objective.layout
         one = Objective(layout, [self.alone], self.objective.engine)
         at = one.evaluate(theta)
-        own = at.gradient - layout.times_lam(theta)
+        own = at.gradient - layout.penalty_gradient(theta)
         r, G = ((1 + CLOSE) * dual_norm(layout, g) for g in (gradient, own))
         r += rounding
         error = min(r * self.width, r * G + (r * self.width) ** 2 / 8) + one.noise(at)

@@ -36,7 +36,8 @@ class Ascent:
         multiplied by factors such that all weights have the same prior variance.
     W, w : the parameters theta: the weights of features, and the transition scores; 0 for pairs without a weight.
     V, v : the parameters before an L1 penalty shrinks them towards zero; without this penalty, V and W are one array.
-    kept : two arrays that are 1 for the entries of W and of w that are weights, and 0 for all others.
+    kept : two arrays that are 1 for the entries of W and of w that are weights, and 0 for all others. If weights have
+        their own prior precisions lam, it is 1 / (C lam) for weights.
     a, b : the scores that define alpha: token scores, one row per token, and one matrix of transition scores per
         sequence.
     p, q : the probabilities under alpha of labels, one row per token, and of transitions, summed over each sequence.
@@ -97,11 +98,13 @@ class Ascent:
         ascent = partition.pull_back(layout, partition.apply_weights(r), steps, objective.engine.n_jobs)
         parts, (states, transitions) = layout.split(ascent), _divide(layout)
         V = np.zeros((sum(term.n for term in states), width))
-        V[:, :n_labels] = np.vstack([term.C * term.unpack(parts[term.name]) / _scale(term, states) for term in states])
+        V[:, :n_labels] = np.vstack(
+            [term.unpack(_primal(term, parts[term.name])) / _scale(term, states) for term in states]
+        )
         C, l1 = states[0].C, states[0].l1
         W, v, w = soft(V, l1 * C) if l1 else V, np.zeros_like(steps), np.zeros_like(steps)
         for term in transitions:
-            v = (term.C * term.unpack(parts[term.name])).reshape(steps.shape)
+            v = term.unpack(_primal(term, parts[term.name])).reshape(steps.shape)
             w = soft(v, term.l1 * term.C)
         kept, etas, gaps = _kept(layout, width, steps.shape), np.full(len(b), FIRST_ETA), np.zeros(len(b))
         return cls(objective, *_features(objective), V, W, v, w, kept, a, b, p, q, entropies, etas, gaps)
@@ -109,9 +112,13 @@ class Ascent:
     @property
     def value(self) -> float:
         """Return the value of the dual objective at this point."""
-        states, transitions = _divide(self.objective.layout)
-        penalty = float(np.vdot(self.W, self.W)) / states[0].C
-        penalty += sum(float(np.vdot(self.w, self.w)) / term.C for term in transitions)
+        layout = self.objective.layout
+        states, transitions = _divide(layout)
+        if layout.mean is not None:
+            penalty = layout.squared_norm(self.theta) - layout.squared_norm(layout.mean)
+        else:
+            penalty = float(np.vdot(self.W, self.W)) / states[0].C
+            penalty += sum(float(np.vdot(self.w, self.w)) / term.C for term in transitions)
         return float(np.dot(_weights(_chains(self.objective)), self.entropies)) - 0.5 * penalty
 
     @property
@@ -152,7 +159,8 @@ class Ascent:
         first, last = states[0], (transitions or states)[0]
         penalties = 1.0 / first.C, 1.0 / last.C, first.l1, last.l1
         weights, legal = _weights(partition), _legality(self.objective)
-        data = (partition.chains.offsets, self.rows, *self.sparse, weights, legal, *penalties, *self.kept)
+        precise = self.kept[0].dtype == np.float64
+        data = (partition.chains.offsets, self.rows, *self.sparse, weights, legal, *penalties, *self.kept, precise)
         state = (self.V, self.W, self.v, self.w, self.a, self.b, self.p, self.q, self.entropies, self.etas, self.gaps)
         loops.visit(order, measure, *data, *state)
 
@@ -184,12 +192,13 @@ def _near_labels(objective: Objective) -> tuple[Array, Array]:
     moved = partition.apply_weights((n_labels * own - 1) / (n_labels - 1))
     direction = partition.pull_back(objective.layout, moved, steps, objective.engine.n_jobs)
     curvature = sum(objective.layout.squared_dual_norms(direction).values())
+    pull = 0.0 if objective.layout.mean is None else float(np.dot(direction, objective.layout.mean))
     mass = float(partition.apply_weights(np.ones(n_nodes)).sum())
 
     def loss(log_delta: float) -> float:
         delta = np.exp(log_delta)
         entropy = -(1 - delta) * np.log1p(-delta) - delta * (log_delta - np.log(n_labels - 1))
-        return float(0.5 * curvature * delta**2 - mass * entropy)
+        return float(0.5 * curvature * delta**2 + pull * delta - mass * entropy)
 
     found = minimize_scalar(loss, bounds=(-30.0, np.log(1 - 1 / n_labels)), method="bounded")
     log_delta = float(found.x)
@@ -200,9 +209,14 @@ def _kept(layout: Layout, width: int, steps: tuple[int, ...]) -> tuple[Array, Ar
     """Return two arrays that are 1 where features, and transitions, have a weight, and 0 elsewhere.
 
     The first one has `width` columns, and a single row if all pairs of a feature and a label have a weight. The second
-    one has the shape `steps`.
+    one has the shape `steps`. If weights have their own prior precisions lam, it is 1 / (C lam) for weights.
     """
     states, transitions = _divide(layout)
+    if any(term.precision is not None for term in layout.terms):
+        shares = {term.name: term.unpack(_shares(term)) for term in layout.terms}
+        kept = np.zeros((sum(term.n for term in states), width))
+        kept[:, : states[0].k_y.L] = np.vstack([shares[term.name] for term in states])
+        return kept, np.ones(steps) if not transitions else shares[transitions[0].name].reshape(steps)
     kept, kept_edge = np.ones((1, width), np.uint8), np.ones(steps, np.uint8)
     if any(term.pairs is not None for term in states):
         kept = np.ones((sum(term.n for term in states), width), np.uint8)
@@ -218,6 +232,17 @@ def _divide(layout: Layout) -> tuple[list[Term], list[Term]]:
     """Return the terms that score labels of tokens, and those that score transitions; the first one has inputs."""
     steps = [term for term in layout.terms if term.cliques == STEPS]
     return [term for term in layout.terms if term not in steps], steps
+
+
+def _shares(term: Term) -> Floats:
+    """Return 1 / (C lam) for each weight of a term, with its prior precision lam."""
+    return 1.0 / (term.C * term.times_lam(np.ones(term.size))).reshape(term.shape)
+
+
+def _primal(term: Term, v: Floats) -> Floats:
+    """Return the weights mu + v / lam of a term, with its prior means mu and precisions lam."""
+    found = term.C * v if term.precision is None else v / term.precision.reshape(term.shape)
+    return found if term.mean is None else found + term.mean.reshape(term.shape)
 
 
 def _scale(term: Term, states: Sequence[Term]) -> float:

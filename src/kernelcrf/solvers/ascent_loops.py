@@ -157,11 +157,12 @@ def shrunk(value, threshold):
 
 
 @compiled
-def move(rows, low, T, pointers, columns, values, sign, step, kept, threshold, V, W, change):
+def move(rows, low, T, pointers, columns, values, sign, step, kept, precise, threshold, V, W, change):
     """Add the product of the features of one sequence and `sign * step` to V, and shrink the sums by `threshold` to W.
 
     The sequence has the tokens low to low + T - 1. The changes of the squares of W are added up in `change`, one sum
-    per column. If `threshold` is 0, V is not used.
+    per column. If `threshold` is 0, V is not used. If `precise` is True, the step of each weight is multiplied by its
+    entry of `kept`, and the change of its square is divided by this entry.
     """
     width, every = W.shape[1], 0 if len(kept) == 1 else 1
     for t in range(T):
@@ -177,6 +178,12 @@ def move(rows, low, T, pointers, columns, values, sign, step, kept, threshold, V
                     after = shrunk(after, threshold)
                     change[j] += (after - before) * (after + before)
                     W[column, j] = after
+            elif precise:
+                for j in range(width):
+                    before, moved = W[column, j], x * step[t, j]
+                    after = before + kept[own, j] * moved
+                    change[j] += moved * (after + before)
+                    W[column, j] = after
             else:
                 for j in range(width):
                     before = W[column, j]
@@ -188,7 +195,7 @@ def move(rows, low, T, pointers, columns, values, sign, step, kept, threshold, V
 @compiled
 def visit(
     order, measure, offsets, rows, pointers, columns, values, weights, legal, lam, lam_edge, l1, l1_edge,
-    kept, kept_edge, V, W, v, w, a, b, p, q, entropies, etas, gaps,
+    kept, kept_edge, precise, V, W, v, w, a, b, p, q, entropies, etas, gaps,
 ):  # fmt: skip
     """Take one ascent step for each sequence in `order`, and write the duality gap of each sequence i to gaps[i].
 
@@ -197,7 +204,7 @@ def visit(
     step size eta.
 
     kept, kept_edge : 1 for the entries of W and w that are weights, and 0 for those that stay 0. If `kept` has one row,
-        it applies to all rows of W.
+        it applies to all rows of W. If `precise` is True, the entries of weights are lam divided by their precision.
     V, v : W and w before they are shrunk towards zero by l1 / lam; without an L1 penalty, V and W are the same array.
     """
     n_labels, width, n_steps = p.shape[1], W.shape[1], len(w)
@@ -245,7 +252,7 @@ def visit(
                     step_edge[k, j] = kept_edge[k, j] * scale_edge * (q[i, k, j] - new_q[k, j])
             for j in range(width):
                 change[j] = 0
-            move(rows, low, T, pointers, columns, values, 1.0, step, kept, threshold, V, W, change)
+            move(rows, low, T, pointers, columns, values, 1.0, step, kept, precise, threshold, V, W, change)
             norms, norms_edge = 0.0, 0.0
             for j in range(width):
                 norms += change[j]
@@ -254,7 +261,10 @@ def visit(
                     before = w[k, j]
                     v[k, j] += step_edge[k, j]
                     w[k, j] = shrunk(v[k, j], threshold_edge)
-                    norms_edge += (w[k, j] - before) * (w[k, j] + before)
+                    if precise:
+                        norms_edge += scale_edge * (q[i, k, j] - new_q[k, j]) * (w[k, j] + before)
+                    else:
+                        norms_edge += (w[k, j] - before) * (w[k, j] + before)
             gain = weights[i] * (entropy - entropies[i]) - 0.5 * (lam * norms + lam_edge * norms_edge)
             if gain >= 0:
                 for t in range(T):
@@ -268,7 +278,7 @@ def visit(
                     gaps[i] = gain / eta
                 eta = min(GROWTH * eta, 1.0)
                 break
-            move(rows, low, T, pointers, columns, values, -1.0, step, kept, threshold, V, W, change)
+            move(rows, low, T, pointers, columns, values, -1.0, step, kept, precise, threshold, V, W, change)
             for k in range(n_steps):
                 for j in range(n_steps):
                     v[k, j] -= step_edge[k, j]

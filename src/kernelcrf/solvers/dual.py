@@ -28,6 +28,9 @@ with the largest gaps, which measure the gap of each sequence before its step.
 With an L1 penalty l1 |theta|_1, theta_k = soft(v_k, l1) / lam_k, where v_k is the sum above without the division, and
 soft(v, a) = sign(v) max(|v| - a, 0). D has the same formula.
 
+If an earlier model determines the prior, theta_k has the prior mean mu_k as a further summand, each weight has its own
+lam, and D has the further term sum_k lam_k/2 |mu_k|^2.
+
 L-BFGS takes over at the current theta if D no longer increases, or if the gap shrinks so slowly that many more passes
 would be needed. It is used from the beginning if the messages of inference would underflow.
 

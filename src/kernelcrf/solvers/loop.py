@@ -246,10 +246,10 @@ def refuse_l1(objective: Objective) -> None:
 
 
 def first_point(objective: Objective, random_state: Seed = None) -> Floats:
-    """Return the parameters at which a new fit starts: zero, or a random point if the objective is not convex."""
-    zero = np.zeros(objective.layout.size)
-    if objective.is_convex:
-        return zero
+    """Return the first point of a new fit: the prior mean, or a random point if it is 0 and P is not convex."""
+    zero, mean = np.zeros(objective.layout.size), objective.layout.mean
+    if objective.is_convex or mean is not None:
+        return zero if mean is None else mean
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     drawn = {}
     for term in objective.layout.terms:
@@ -341,7 +341,7 @@ def descend(rule: Directions, start: Floats, progress: Progress, *, curvature: b
             return OUT_OF_ITERATIONS
         direction, passes = rule.direction(objective, at)
         progress.passes += passes + 0.5
-        found = search(objective.ray(at, objective.layout.project(direction)), curvature=curvature, wolfe=wolfe)
+        found = search(objective.ray(at, objective.layout.project_change(direction)), curvature=curvature, wolfe=wolfe)
         progress.passes += 0.5 * found.evaluations
         if found.at is None:
             return STALLED

@@ -10,7 +10,7 @@ There are three forms of M:
 
 For terms without inputs, M is diagonal. Its entry for label l is lam plus the sum of omega p_l (1 - p_l) over cliques.
 The probabilities of transitions in sequences are not stored, so M has a constant for them: the weighted number of
-tokens divided by the number of weights, plus lam.
+tokens divided by the number of weights, plus lam. If weights have their own lam, the form "kronecker" uses its mean.
 
 Conjugate gradients use M^-1. With a factor E of M = E E', the change of variables theta = E^-T phi turns M into the
 identity.
@@ -136,15 +136,15 @@ class Preconditioning:
         return np.concatenate([self._diagonal(term, at, share) for term in self.objective.layout.terms])
 
     def _diagonal(self, term: Term, at: Evaluation, share: float) -> Floats:
-        objective, lam = self.objective, 1.0 / term.C
+        objective, lam = self.objective, term.times_lam(np.ones(term.size))
         if term.cliques == STEPS:
-            return np.full(term.size, _mass(objective, term) / max(term.size, 1) + lam)
+            return np.asarray(_mass(objective, term) / max(term.size, 1) + lam)
         function = _spread_squares if term.name in objective.partitions[0].features else _spread
         spread = share * _sum_partitions(objective, at, function, term)
         return np.asarray(_over_weights(term, spread).ravel() + lam)
 
     def _of_term(self, term: Term, at: Evaluation, share: float) -> Preconditioner:
-        objective, lam = self.objective, 1.0 / term.C
+        objective = self.objective
 
         def total(function: Callable[..., Floats], *arguments: int) -> Floats:
             return np.asarray(share * _sum_partitions(objective, at, function, term, *arguments))
@@ -152,10 +152,11 @@ class Preconditioning:
         if term.name in self.spectra:
             values, vectors = self.spectra[term.name]
             mean = _over_weights(term, total(_spread)) / max(_mass(objective, term), np.finfo(np.float64).tiny)
+            lam = 1.0 / term.C if term.precision is None else float(term.precision.mean())
             return _kronecker(vectors, np.outer(values, mean) + lam)
         if term.cliques != STEPS and term.n <= PER_LABEL_UP_TO and term.k_y.is_identity and _is_dense(objective, term):
-            ridge = np.eye(term.n) / term.C
-            blocks = (total(_spread_gram, label) + ridge for label in range(term.k_y.L))
+            ridges = term.times_lam(np.ones(term.size)).reshape(term.shape)
+            blocks = (total(_spread_gram, label) + np.diag(ridges[:, label]) for label in range(term.k_y.L))
             return _per_label([lower_factor(block, objective.dtype) for block in blocks])
         return _diagonal(self._diagonal(term, at, share))
 

@@ -1,0 +1,236 @@
+"""An objective whose prior is an earlier model: means and precisions of single weights."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelcrf.certificate import entropy_side, gradient_side, look_ahead
+from kernelcrf.fitting.laplace import laplace, prior_scale
+from kernelcrf.fitting.leave_one_out import leave_one_out
+from kernelcrf.layout import Layout
+from kernelcrf.solvers import LBFGS, BlockJacobi, Dual, Newton, NewtonCG, Subspace
+from kernelcrf.solvers.ascent import Ascent
+from kernelcrf.solvers.loop import first_point, minimise
+from kernelcrf.solvers.preconditioners import Preconditioning
+from kernelcrf.priors import Prior
+from objectives import enumerated_value, prior_arrays, random_objective, with_prior
+from solvers.test_dual import sparse_objective
+
+KINDS = {
+    "plain": {},
+    "weights, edges with inputs": {"edge_inputs": 2, "weighted": True},
+    "centred labels": {"label_kernel": "centred"},
+    "two inputs, one sparse": {"second": "sparse"},
+    "many features": {"n": 70},
+}
+
+
+@pytest.fixture(params=[False, True], ids=["means", "precisions"])
+def information(request):
+    return request.param
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+def objective(request, information):
+    return with_prior(random_objective(5, **request.param), 9, information=information)
+
+
+def point(objective, seed=0):
+    return np.random.default_rng(seed).normal(size=objective.layout.size)
+
+
+def dense_optimum(objective):
+    """The minimum by full Newton steps with a dense Hessian of the loss, and mean and precision of every weight."""
+    mean, lam = prior_arrays(objective.layout)
+    plain = replace(objective, layout=Layout(tuple(replace(term, prior=None) for term in objective.layout.terms)))
+    theta, own = mean.copy(), plain.layout.times_lam(np.ones(len(mean)))
+
+    def value(theta):
+        return plain.evaluate(theta).value + 0.5 * np.dot(lam, (theta - mean) ** 2) - 0.5 * np.dot(own, theta**2)
+
+    for _ in range(60):
+        at = plain.evaluate(theta, curvature=True)
+        H = np.column_stack([plain.hessian_product(at, e) for e in np.eye(len(theta))])
+        H[np.diag_indices(len(theta))] += lam - own
+        step, size, here = np.linalg.solve(H, at.gradient - own * theta + lam * (theta - mean)), 1.0, value(theta)
+        if np.abs(step).max() < 1e-11:
+            break
+        while value(theta - size * step) > here and size > 1e-6:
+            size /= 2
+        theta = theta - size * step
+    return theta, enumerated_value(objective, theta)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+def test_value_gradient_and_curvature_are_those_of_the_definition(objective, missing, information):
+    if missing:
+        objective = with_prior(random_objective(5, missing=missing), 9, information=information)
+    theta, v, h = point(objective), point(objective, 1), 1e-3
+    at = objective.evaluate(theta, curvature=True)
+    assert at.value == pytest.approx(enumerated_value(objective, theta), rel=1e-12)
+
+    def value(step):
+        return enumerated_value(objective, theta + step * v)
+
+    slope = (8 * (value(h) - value(-h)) - (value(2 * h) - value(-2 * h))) / (12 * h)
+    assert np.dot(at.gradient, v) == pytest.approx(slope, rel=1e-8, abs=1e-8)
+    if objective.is_convex:
+        ends = [objective.evaluate(theta + step * v).gradient for step in (1e-4, -1e-4)]
+        np.testing.assert_allclose(objective.hessian_product(at, v), (ends[0] - ends[1]) / 2e-4, atol=1e-6)
+    value_there, slope_there = objective.ray(at, v).along(0.3)
+    there = objective.evaluate(theta + 0.3 * v)
+    assert (value_there, slope_there) == pytest.approx((there.value, np.dot(there.gradient, v)), rel=1e-10)
+
+
+def test_both_sides_of_the_certificate_agree_and_are_below_the_minimum(objective):
+    _, best = dense_optimum(objective)
+    for theta in (point(objective), 3 * point(objective, 1), objective.layout.mean):
+        at = objective.evaluate(theta, curvature=True)
+        assert gradient_side(objective, at) == pytest.approx(entropy_side(objective, at), rel=1e-9)
+        assert at.lower_bound <= best + 1e-9 * abs(best)
+        assert at.lower_bound <= look_ahead(objective, at) <= best + 1e-9 * abs(best)
+
+
+@pytest.mark.parametrize("solver", [LBFGS(), Newton(), NewtonCG(), BlockJacobi(), Subspace()])
+def test_every_solver_ends_at_the_optimum_of_a_dense_twin(objective, solver):
+    theta, best = dense_optimum(objective)
+    found = minimise(objective, solver, first_point(objective), tol=1e-9, max_iter=2000)
+    assert found.status == "optimal"
+    assert found.certificate.lower_bound <= best * (1 + 1e-12)
+    assert found.certificate.objective == pytest.approx(best, rel=1e-9)
+    # The distance that the gap allows, with the precision of each weight.
+    lam = prior_arrays(objective.layout)[1]
+    allowed = 2 * (found.certificate.gap_in_span + 1e-12 * best)
+    assert np.dot(lam, (found.theta - theta) ** 2) <= allowed
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "kind", [{}, {"weighted": True}, {"legal": True}, {"shared": True}, {"pairs": True}, {"n_labels": 17}], ids=str
+)
+def test_the_dual_solver_takes_means_and_precisions(seed, kind, information):
+    objective = with_prior(sparse_objective(seed, **kind), seed, information=information)
+    assert Dual.suits(objective)
+    best = minimise(objective, Newton(), first_point(objective), tol=1e-12)
+    found = minimise(objective, Dual(), first_point(objective), tol=1e-9, max_iter=3000)
+    assert found.status == "optimal"
+    assert found.certificate.lower_bound <= best.certificate.objective + 1e-12
+    assert found.certificate.objective == pytest.approx(best.certificate.objective, rel=1e-9)
+    np.testing.assert_allclose(found.theta, best.theta, atol=1e-3)
+
+
+def test_the_value_of_the_dual_solver_is_that_of_its_distributions(information):
+    objective = with_prior(sparse_objective(1, weighted=True), 4, information=information)
+    ascent = Ascent.of(objective, first_point(objective))
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        before = ascent.value
+        ascent.climb(rng, 1e-12)
+        again = Ascent._at(objective, ascent.a, ascent.b[0]) if len(ascent.b) == 1 else None
+        assert again is None or again.value == pytest.approx(ascent.value, rel=1e-12)
+        assert ascent.value >= before
+    mean, lam = prior_arrays(objective.layout)
+    partition = objective.partitions[0]
+    weights = partition.weights
+    r = -ascent.p
+    r[np.arange(len(r)), partition.labels] += 1
+    steps = partition.observed_steps - np.einsum("i,ijk->jk", weights, ascent.q)
+    v = partition.pull_back(objective.layout, partition.apply_weights(r), steps)
+    np.testing.assert_allclose(ascent.theta, mean + v / lam, atol=1e-10)
+    value = np.dot(weights, ascent.entropies) - np.dot(v, mean) - 0.5 * np.dot(v, v / lam)
+    assert ascent.value == pytest.approx(value, rel=1e-10)
+
+
+def test_the_evidence_and_the_posterior_use_the_prior(information):
+    objective = with_prior(random_objective(3), 2, information=information)
+    _, lam = prior_arrays(objective.layout)
+    np.testing.assert_allclose(prior_scale(objective.layout), lam**-0.5)
+    at = minimise(objective, Newton(), first_point(objective), tol=1e-12).evaluation
+    at = objective.evaluate(at.theta, curvature=True)
+    H = np.column_stack([objective.hessian_product(at, e) for e in np.eye(len(lam))])
+    found = laplace(objective, at)
+    logdet = np.linalg.slogdet(H / np.sqrt(lam) / np.sqrt(lam)[:, None])[1]
+    assert found.log_evidence == pytest.approx(-at.value - 0.5 * logdet)
+    assert found.n_effective == pytest.approx(len(lam) - np.trace(np.linalg.inv(H) * lam))
+    np.testing.assert_allclose(found.posterior.covariance(slice(None)), np.linalg.inv(H), atol=1e-10)
+    sampled = laplace(objective, at, most_exact=0, n_draws=200)
+    assert sampled.log_evidence == pytest.approx(found.log_evidence, abs=5 * sampled.error + 1e-6)
+
+
+def test_features_that_never_occur_keep_their_prior():
+    objective = with_prior(sparse_objective(2), 3)
+    term, partition = objective.layout.terms[0], objective.partitions[0]
+    F = partition.features["node"].F.tolil()
+    F[:, [2, 5]] = 0
+    features = {"node": replace(partition.features["node"], F=F.tocsr())}
+    objective = replace(objective, partitions=[replace(partition, features=features)])
+    found = minimise(objective, Newton(), first_point(objective), tol=1e-12)
+    mean, lam = prior_arrays(objective.layout)
+    unseen = np.isin(np.arange(term.size) // term.k_y.rank, [2, 5])
+    np.testing.assert_allclose(found.theta[: term.size][unseen], mean[: term.size][unseen], atol=1e-12)
+    around = laplace(objective, found.evaluation)
+    draws = around.posterior.deviations(20000, np.random.default_rng(0))[:, : term.size][:, unseen]
+    np.testing.assert_allclose(draws.std(axis=0), lam[: term.size][unseen] ** -0.5, rtol=0.05)
+    at = objective.evaluate(found.theta, curvature=True)
+    H = np.column_stack([objective.hessian_product(at, e) for e in np.eye(len(lam))])
+    logdet = np.linalg.slogdet(H / np.sqrt(lam) / np.sqrt(lam)[:, None])[1]
+    assert around.log_evidence == pytest.approx(-at.value - 0.5 * logdet)
+
+
+def test_leaving_one_out_keeps_the_prior(information):
+    objective = with_prior(random_objective(3, n_parts=1), 2, information=information)
+    theta = minimise(objective, Newton(), first_point(objective), tol=1e-12).theta
+    found = leave_one_out(objective, theta)
+    partition = objective.partitions[0]
+    for i in range(partition.chains.n_samples):
+        kept = np.ones(partition.chains.n_samples)
+        kept[i] = 0.0
+        others = replace(objective, partitions=[replace(partition, weights=kept)])
+        refit = minimise(others, Newton(), first_point(others), tol=1e-12).theta
+        alone = replace(objective, partitions=[partition.part(i, i + 1)])
+        expected = alone.layout.penalty(refit) - alone.evaluate(refit).value
+        assert abs(found.log_prob[i] - expected) <= found.error[i] + 1e-9
+
+
+def test_preconditioners_are_positive_definite_and_add_the_precision():
+    objective = with_prior(random_objective(3), 2)
+    at = objective.evaluate(point(objective))
+    _, lam = prior_arrays(objective.layout)
+    assert (Preconditioning(objective, {}).diagonal(at, 0.0)[: objective.layout.terms[0].size] == lam[:12]).all()
+    M = Preconditioning.of(objective).at(at)
+    inverse = np.column_stack([M.inverse(e) for e in np.eye(len(lam))])
+    assert np.linalg.eigvalsh((inverse + inverse.T) / 2).min() > 0
+
+
+@given(st.integers(0, 200))
+def test_no_bound_exceeds_the_optimum(seed):
+    objective = with_prior(random_objective(seed, n=2, lengths=(3, 2)), seed, size=3.0)
+    best = minimise(objective, Newton(), first_point(objective), tol=1e-11).certificate.objective
+    rng = np.random.default_rng(seed)
+    bounds = [objective.evaluate(s * rng.normal(size=objective.layout.size)).lower_bound for s in (0.1, 1, 10, 1e4)]
+    assert max(bounds) <= best * (1 + 1e-11) + 1e-11
+
+
+def test_selected_rows_keep_their_numbers():
+    prior = Prior(np.array([0, 2, 3, 7]), np.arange(4.0), np.arange(4.0) + 1)
+    fewer = prior.select(np.array([1, 3]), 2)
+    assert fewer.places.tolist() == [0, 1, 3]
+    assert fewer.mean.tolist() == [1.0, 2.0, 3.0]
+    assert fewer.information.tolist() == [2.0, 3.0, 4.0]
+
+
+def test_l1_is_refused():
+    term = with_prior(random_objective(0), 0).layout.terms[0]
+    with pytest.raises(ValueError, match="expected l1=0"):
+        replace(term, l1=0.5)
+
+
+def test_pairs_that_the_prior_needs_are_not_left_out():
+    objective = with_prior(sparse_objective(0, pairs=True), 0)
+    term = objective.layout.terms[0]
+    fewer = replace(term, pairs=term.pairs.select(np.arange(term.pairs.size) % 2 == 0))
+    with pytest.raises(ValueError, match="no weights for some pairs of its prior"):
+        _ = fewer.mean
