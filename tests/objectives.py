@@ -114,3 +114,25 @@ def prior_arrays(layout):
             has_own = known and term.prior.information is not None
             precisions.append(1 / term.C + (term.prior.information[at[place]] if has_own else 0.0))
     return np.array(means), np.array(precisions)
+
+
+def dense_optimum(objective):
+    """The minimum by full Newton steps with a dense Hessian of the loss, and mean and precision of every weight."""
+    mean, lam = prior_arrays(objective.layout)
+    plain = replace(objective, layout=Layout(tuple(replace(term, prior=None) for term in objective.layout.terms)))
+    theta, own = mean.copy(), plain.layout.times_lam(np.ones(len(mean)))
+
+    def value(theta):
+        return plain.evaluate(theta).value + 0.5 * np.dot(lam, (theta - mean) ** 2) - 0.5 * np.dot(own, theta**2)
+
+    for _ in range(60):
+        at = plain.evaluate(theta, curvature=True)
+        H = np.column_stack([plain.hessian_product(at, e) for e in np.eye(len(theta))])
+        H[np.diag_indices(len(theta))] += lam - own
+        step, size, here = np.linalg.solve(H, at.gradient - own * theta + lam * (theta - mean)), 1.0, value(theta)
+        if np.abs(step).max() < 1e-11:
+            break
+        while value(theta - size * step) > here and size > 1e-6:
+            size /= 2
+        theta = theta - size * step
+    return theta, enumerated_value(objective, theta)

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from kernelcrf.certificate import entropy_side, gradient_side, look_ahead
 from kernelcrf.fitting.laplace import laplace, prior_scale
 from kernelcrf.fitting.leave_one_out import leave_one_out
-from kernelcrf.layout import Layout
+from kernelcrf.priors import Prior
 from kernelcrf.solvers import LBFGS, BlockJacobi, Dual, Newton, NewtonCG, Subspace
 from kernelcrf.solvers.ascent import Ascent
 from kernelcrf.solvers.loop import first_point, minimise
 from kernelcrf.solvers.preconditioners import Preconditioning
-from kernelcrf.priors import Prior
-from objectives import enumerated_value, prior_arrays, random_objective, with_prior
+from objectives import dense_optimum, enumerated_value, prior_arrays, random_objective, with_prior
 from solvers.test_dual import sparse_objective
 
 KINDS = {
@@ -40,28 +39,6 @@ def objective(request, information):
 
 def point(objective, seed=0):
     return np.random.default_rng(seed).normal(size=objective.layout.size)
-
-
-def dense_optimum(objective):
-    """The minimum by full Newton steps with a dense Hessian of the loss, and mean and precision of every weight."""
-    mean, lam = prior_arrays(objective.layout)
-    plain = replace(objective, layout=Layout(tuple(replace(term, prior=None) for term in objective.layout.terms)))
-    theta, own = mean.copy(), plain.layout.times_lam(np.ones(len(mean)))
-
-    def value(theta):
-        return plain.evaluate(theta).value + 0.5 * np.dot(lam, (theta - mean) ** 2) - 0.5 * np.dot(own, theta**2)
-
-    for _ in range(60):
-        at = plain.evaluate(theta, curvature=True)
-        H = np.column_stack([plain.hessian_product(at, e) for e in np.eye(len(theta))])
-        H[np.diag_indices(len(theta))] += lam - own
-        step, size, here = np.linalg.solve(H, at.gradient - own * theta + lam * (theta - mean)), 1.0, value(theta)
-        if np.abs(step).max() < 1e-11:
-            break
-        while value(theta - size * step) > here and size > 1e-6:
-            size /= 2
-        theta = theta - size * step
-    return theta, enumerated_value(objective, theta)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.4])

@@ -570,7 +570,7 @@ def test_crfsuite_reads_the_same_features(folder, tmp_path):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_a_screen_and_its_example_runs(folder, tmp_path, monkeypatch, command):
     text = run(command, "--help").stdout
-    assert len(text.splitlines()) <= (28 if command == "fit" else 24)
+    assert len(text.splitlines()) <= (29 if command == "fit" else 24)
     assert max(map(len, text.splitlines())) <= 80
     (example,) = (line.strip() for line in text.splitlines() if line.strip().startswith("Example: "))
     for name in ("train.txt", "test.txt"):
@@ -840,3 +840,28 @@ def test_signals_that_come_after_the_work_change_nothing():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_model_is_updated_with_new_sentences(folder):
+    old, new = folder / "old.kcrf", folder / "new.kcrf"
+    (folder / "patterns.txt").write_text("U:word=%x[0,0]\nU:last=%x[-1,0]\n")
+    made = run("fit", folder / "train.txt", old, "--templates", folder / "patterns.txt", "--set", "laplace=diagonal")
+    assert made.exit_code == 0, made.output
+    result = run("fit", folder / "test.txt", new, "--prior", old, "--set", "laplace=diagonal")
+    assert result.exit_code == 0, result.output
+    assert "chosen by" not in result.output
+    updated, templates = kernelcrf.load(new), Templates(*["U:word=%x[0,0]\nU:last=%x[-1,0]\n", 2, "text"])
+    test = list(read(folder / "test.txt"))
+    X, y = templates.features([one.x for one in test]), [one.labels for one in test]
+    crf = ChainCRF(prior=old, laplace="diagonal", random_state=0).fit(X, y)
+    np.testing.assert_array_equal(updated.coef_, crf.coef_)
+    assert updated.C_ == kernelcrf.load(old).C_
+    assert Templates.of(updated).text == templates.text
+    assert json.loads(run("evaluate", new, folder / "test.txt", "--json").stdout)["scores"]["span_f1"]["value"] > 0.5
+
+
+def test_what_an_update_cannot_be_combined_with(folder):
+    for option in ("--dev", "--templates"):
+        result = run("fit", folder / "test.txt", folder / "x.kcrf", "--prior", folder / "chunks.kcrf", option, "file")
+        assert f"cannot be combined with {option}" in result.stderr
+    assert "expected" in fails(run("fit", folder / "test.txt", folder / "x.kcrf", "--prior", folder / "train.txt"))

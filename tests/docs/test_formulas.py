@@ -39,7 +39,7 @@ from kernelcrf.metrics import (
     span_recall,
 )
 from kernelcrf.readers.schemes import spans
-from objectives import random_objective
+from objectives import random_objective, with_prior
 
 RNG = np.random.default_rng(0)
 DATA = make_sequences(30, mean_length=4, random_state=0)
@@ -165,15 +165,16 @@ def test_tangents_by_their_recursions():
 def test_the_objective_its_gradient_and_its_curvature():
     stated(
         objective,
-        "P(theta) = sum_i omega_i [log Z_i - log Z_i(allowed)] + sum_k lam_k/2 |theta_k|^2",
-        "g = sum_i omega_i [E_p Phi - E_p(. | allowed) Phi] + lam theta",
+        "P(theta) = sum_i omega_i [log Z_i - log Z_i(allowed)] + sum_k lam_k/2 |theta_k - mu_k|^2",
+        "g = sum_i omega_i [E_p Phi - E_p(. | allowed) Phi] + lam (theta - mu)",
         "H v = sum_i omega_i Cov_p[Phi, <Phi, v>] + lam v",
     )
-    whole = random_objective(0, weighted=True, n_parts=1, lengths=(3, 2))
+    whole = with_prior(random_objective(0, weighted=True, n_parts=1, lengths=(3, 2)), 0)
     part, layout = whole.partitions[0], whole.layout
     theta, v = RNG.normal(size=(2, layout.size))
     lam = layout.times_lam(np.ones(layout.size))
-    value, g, Hv = 0.5 * (lam * theta * theta).sum(), lam * theta, lam * v
+    moved = theta - layout.mean
+    value, g, Hv = 0.5 * (lam * moved * moved).sum(), lam * moved, lam * v
     directions = np.eye(layout.size)
     per_direction = [part.scores(layout, e) for e in directions]  # scores are linear in theta: these are the features
     for i, (low, high) in enumerate(itertools.pairwise(part.chains.offsets)):
@@ -195,13 +196,14 @@ def test_both_sides_of_lemma_9():
     stated(
         certificate,
         "min P >= P(theta) - sum_k |g_k|^2 / (2 lam_k)",
-        "= sum_i omega_i H(p_i) - sum_k |g_k - lam_k theta_k|^2 / (2 lam_k)",
+        "= sum_i omega_i H(p_i) - sum_k [|h_k|^2 / (2 lam_k) - <h_k, mu_k>], h_k = g_k - lam_k (theta_k - mu_k)",
     )
-    whole = random_objective(1, weighted=True)
+    whole = with_prior(random_objective(1, weighted=True), 1)
     at = whole.evaluate(RNG.normal(size=whole.layout.size))
     lam = whole.layout.times_lam(np.ones(whole.layout.size))
     np.testing.assert_allclose(at.value - (at.gradient**2 / (2 * lam)).sum(), certificate.gradient_side(whole, at))
-    moments = (at.gradient - lam * at.theta) ** 2 / (2 * lam)
+    h = at.gradient - lam * (at.theta - whole.layout.mean)
+    moments = h**2 / (2 * lam) - h * whole.layout.mean
     np.testing.assert_allclose(whole.entropy(at) - moments.sum(), certificate.entropy_side(whole, at))
 
 

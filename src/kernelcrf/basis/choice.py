@@ -100,4 +100,7 @@ def capacity_for(n_components: int | None, U: int, rule: Rule, start: Basis | No
         raise ValueError(
             f"n_components={n_components!r}, but start has {start.n} landmarks already: pass n_components >= {start.n}"
         )
-    return min(n_components, U) if start is None else max(min(n_components, U), start.n)
+    if start is None:
+        return min(n_components, U)
+    # Landmarks that are no inputs leave all inputs to be chosen.
+    return max(min(n_components, U if start.indices is not None else U + start.n), start.n)

@@ -44,6 +44,12 @@ class Pairs:
         """Return the pairs with a True flag, given one flag per pair."""
         return Pairs(np.append(0, np.cumsum(kept))[self.pointers], self.labels[kept], self.n_labels)
 
+    def with_places(self, places: Ints) -> Pairs:
+        """Return these pairs and the pairs with the given indices in the matrix of all pairs; see `places`."""
+        rows, labels = np.divmod(np.union1d(self.places, places), self.n_labels)
+        pointers = np.append(0, np.cumsum(np.bincount(rows, minlength=self.n)))
+        return Pairs(pointers.astype(np.int64), labels.astype(np.int32), self.n_labels)
+
     @property
     def n(self) -> int:
         """Return the number of features."""

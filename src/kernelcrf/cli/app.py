@@ -131,6 +131,9 @@ def fit(
         ),
     ] = "auto",
     dev: Annotated[str | None, typer.Option(metavar="FILE", help="Held-out data, used to choose C.")] = None,
+    prior: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Model to update with DATA, written by fit.")
+    ] = None,
     gamma: Annotated[
         str,
         typer.Option(metavar="X", help="gamma of kernels: number, scale, auto.", parser=_positive("scale", "auto")),

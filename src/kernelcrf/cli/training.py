@@ -16,14 +16,14 @@ from pathlib import PurePath
 
 import typer
 
-from kernelcrf import ChainCRF
+from kernelcrf import ChainCRF, load
 from kernelcrf.answers.summary import CHOICE_OF_C, describe_C, summarise, text_of
 from kernelcrf.arrays import UserData, is_sparse
 from kernelcrf.cli.files import check_apart, check_overwrite, inputs, is_model, labels_of, place_of, read_templates
 from kernelcrf.cli.outcome import echo
 from kernelcrf.fitting.corpus import HELD_OUT
 from kernelcrf.fitting.sequences import PIECE
-from kernelcrf.formats import FormatError, Record, format_of, read
+from kernelcrf.formats import FormatError, Record, Templates, format_of, read
 from kernelcrf.formats.streams import display_name
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import resolve_kernel
@@ -55,12 +55,14 @@ def fit(
     format: str | None,
     templates: str | None,
     dev: str | None,
+    prior: str | None,
     settings: list[str] | None,
     **named: object,
 ) -> None:
     """Fit a model to the sequences of a file and save it; show progress if standard error is a terminal.
 
     dev : a file of held-out sequences, on which C is chosen; None if there is no such file.
+    prior : the file of a model that is updated with the sequences, or None. Its templates are used.
     settings : strings "NAME=VALUE" from the option --set, which set parameters of ChainCRF.
     named : parameters of ChainCRF from their separate options, such as --gamma.
     """
@@ -70,8 +72,9 @@ def fit(
     check_overwrite(model, is_model, "a model")
     records = list(read(data, format))
     y = labels_of(records, "labels for training")
-    made = read_templates(records[0], templates)
-    parameters = named | _read_settings(settings or [])
+    before = None if prior is None else _read_prior(prior, templates, dev)
+    made = (None if before is None else Templates.of(before)) or read_templates(records[0], templates)
+    parameters = named | {"prior": before} | _read_settings(settings or [])
     _check_kernels(parameters, records[0])
     if model.endswith(SUFFIX):
         _check_for_crfsuite(model, parameters, records[0])
@@ -118,6 +121,20 @@ def fit(
         f"{crf.coef_.shape[0]:,} {width}{chosen}; {certified}; {time.perf_counter() - started:.1f} s, "
         f"{text_of(facts['solver seconds'])} s of them in the solver of the last fit"
     )
+
+
+def _read_prior(prior: str, templates: str | None, dev: str | None) -> ChainCRF:
+    """Return the model that is updated; raise if --prior cannot be combined with the other options."""
+    for option, value in (("--templates", templates), ("--dev", dev)):
+        if value is not None:
+            raise typer.BadParameter(
+                f"--prior {prior} cannot be combined with {option} {value}: omit {option}; the model has its "
+                "templates, and its C if it was fitted with --set laplace=diagonal"
+            )
+    before = load(prior)
+    if not isinstance(before, ChainCRF):
+        raise typer.BadParameter(f"--prior {prior} is a {type(before).__name__}: expected a model written by fit")
+    return before
 
 
 def _are_few(records: Sequence[Record]) -> bool:

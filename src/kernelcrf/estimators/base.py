@@ -106,7 +106,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
     kernel: Annotated[Any, KERNEL_OR_AUTO] = "auto"
     _: KW_ONLY
     C: Annotated[float | str, PRIOR_VARIANCE_OR_RULE] = 1.0
-    laplace: Annotated[bool, FLAG] = False
+    laplace: Annotated[bool | str, FLAG] = False
     solver: Annotated[str | Solver, SOLVER] = "auto"
     tol: Annotated[float, SHARE] = 1e-4
     max_iter: Annotated[int, COUNT] = 1000
@@ -225,7 +225,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
             by_held_out=groups if isinstance(self.C, str) and self.C == "auto" else (),
             kernel_terms=[term.name for term in optimized if term.kernel is optimized[0].kernel],
             n_restarts=int(getattr(self, "n_restarts_optimizer", 0)),
-            laplace=bool(self.laplace),
+            laplace=self.laplace if isinstance(self.laplace, str) else bool(self.laplace),
             checkpoint=Checkpoint.of(self.checkpoint),
             structure=structure,
         )

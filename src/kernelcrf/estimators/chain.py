@@ -18,6 +18,8 @@ from typing import Annotated, Any, Self
 from kernelcrf.arrays import UserData
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
+from kernelcrf.estimators.parameters import LAPLACE
+from kernelcrf.estimators.prior import PRIOR, check_kernels, earlier_of, model_of
 from kernelcrf.estimators.span_answers import SpanAnswers
 from kernelcrf.fitting.sequences import read_training_data
 from kernelcrf.kernels.inputs import InputKernel
@@ -26,6 +28,7 @@ from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.terms import L1, OF_INPUT, TOKEN_TERM, TOKENS
+from kernelcrf.validation import shown
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -75,9 +78,10 @@ class ChainCRF(SpanAnswers):
         All labels, if some of them may not occur in y.
     class_weight : None, "balanced" or dict
         Weights of labels. The weight of a sequence is the mean over its observed labels; 0 leaves the sequence out.
-    laplace : bool
+    laplace : bool or "diagonal"
         Compute the evidence and the posterior of the weights, which `log_marginal_likelihood`, `uncertainty` and
-        `predict_proba(posterior="laplace")` need.
+        `predict_proba(posterior="laplace")` need. "diagonal" takes one pass over the data: the posterior omits
+        covariances of weights, and the evidence is rough. It is meant for a later fit with `prior`.
     decoding : "viterbi", "marginal" or "f1"
         Whether `predict` returns the likeliest labelling, the likeliest label of each token, or the labels with the
         highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER; the threshold for spans is
@@ -100,6 +104,11 @@ class ChainCRF(SpanAnswers):
     warm_start : bool
         Start from the kernels, landmarks, labels and weights of the previous fit. C, class weights, constraints and
         the solver may change between fits.
+    prior : None, a fitted ChainCRF, or the path of its file
+        Model whose posterior is the prior of this fit, so that its training data need not be read again. Weights have
+        the weights of the model as prior means; after a fit with `laplace`, they also have the precisions of its
+        posterior, and C="auto" is its C. New features and labels have the mean 0 and the variance C. Kernels,
+        landmarks and labels of the model stay, and up to `n_components` landmarks join.
     n_jobs : int or None
         Number of threads; -1 uses all cores. Results do not depend on it.
     engine : None or kernelcrf.distributed.DaskEngine
@@ -165,41 +174,62 @@ class ChainCRF(SpanAnswers):
     ((3,), -122)
     >>> crf.get_feature_names_out()[:2], crf.top_features(2).columns.tolist(), crf.transition_table().shape
     (array(['chaincrf0', 'chaincrf1'], dtype=object), ['label', 'feature', 'sequence', 'token', 'weight'], (3, 3))
+    >>> updated = ChainCRF(prior=crf, random_state=0).fit(new.X, new.y)  # does not read `data` again
+    >>> updated.certificate_.status, round(updated.log_prob(data.X, data.y).sum())
+    ('optimal', -89)
     >>> crf.save("model.kcrf")
     >>> several = ChainCRF(inputs={"a": Input("rbf", columns=[0]), "b": Input("linear", columns=[1])})
     >>> several.set_params(inputs__b__C=2.0).get_params()["inputs__b__C"]
     2.0
     """
 
+    laplace: Annotated[bool | str, LAPLACE] = False
     l1: Annotated[float, L1] = 0.0
     engine: Annotated[Any, ENGINE] = None
+    prior: Annotated[Any, PRIOR] = None
 
     @releasing()
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None, lengths: UserData = None) -> Self:
         """Fit the model to labelled sequences; `sample_weight` has one weight per sequence.
 
         A sequence of weight 0 does not change the fit, but it must be valid, and its labels are part of `classes_`.
+        With a `prior`, there may be no sequence, or none of positive weight: `model_` is then the model of the prior.
         """
         self._validate_params()
-        earlier = self._earlier
+        earlier, prior = self._earlier, model_of(self.prior)
+        if prior is not None:
+            check_kernels(self, prior)
         settings = {name: getattr(self, name) for name in ("hash_features", "classes", "class_weight", "constraints")}
         settings["earlier"] = None if earlier is None else (earlier.reader, earlier.labels)
         if self.engine is None and not is_distributed(X):
             chosen = None if self.inputs is None else {name: (one.of, one.columns) for name, one in self.inputs.items()}
+            settings["prior"] = None if prior is None else (prior.reader, prior.labels)
             read = read_training_data(X, y, sample_weight, lengths, inputs=chosen, **settings)
         elif self.inputs is not None:
             raise ValueError(
                 "inputs cannot be combined with data on a cluster: pass sequences in this process and engine=None, or "
                 "join all inputs to one"
             )
+        elif prior is not None:
+            raise ValueError(
+                f"prior={shown(self.prior)} cannot be combined with data on a cluster: pass sequences in this process "
+                "and engine=None, or prior=None"
+            )
         else:
             from kernelcrf.distributed.training_data import read_parts
 
             settings["n_components"] = self._expected_features()
             read = read_parts(X, y, sample_weight, lengths, self.engine, **settings)
-        reader = read.reader
-        found = self._train_chain(read.data, len(read.labels.classes), lambda: self._kernels_for(reader, read.by_scale))
-        metadata = {} if earlier is None else earlier.metadata
+        reader, known = read.reader, None
+        if prior is not None:
+            if not read.n_tokens:
+                self.model_ = prior
+                return self
+            known = earlier_of(prior, reader, read.labels)
+        found = self._train_chain(
+            read.data, len(read.labels.classes), lambda: self._kernels_for(reader, read.by_scale), prior=known
+        )
+        metadata = next((dict(one.metadata) for one in (earlier, prior) if one is not None), {})
         self.model_ = ChainModel.of(found, (reader, read.labels, read.legal), self._engine, metadata)
         return self
 
@@ -218,6 +248,17 @@ class ChainCRF(SpanAnswers):
             delta = isinstance(self.label_kernel, str) and self.label_kernel == "delta"
             others = {"C": self._by_evidence, "laplace": bool(self.laplace), "label_kernel": not delta}
             self._exclude("l1", others, "an L1 penalty needs label_kernel='delta', and has no evidence. Set l1=0")
+        if self.prior is not None:
+            others = {"l1": bool(self.l1), "warm_start": bool(self.warm_start), "engine": self.engine is not None}
+            self._exclude("prior", others, "pass the default of this parameter, or prior=None")
+            searches = {"C": self._by_evidence, "optimize_kernel": bool(self.optimize_kernel)}
+            self._exclude("prior", searches, "the evidence is for priors with the mean 0. Pass C='auto' or a number")
+
+    def __sklearn_clone__(self) -> Self:
+        """Return a copy with the same parameters, which is not fitted; its prior is the same fitted model."""
+        copied: Self = super().__sklearn_clone__()
+        copied.prior = self.prior
+        return copied
 
     @property
     def _observed_only(self) -> Collection[str]:

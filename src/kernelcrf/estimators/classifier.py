@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -29,7 +29,7 @@ from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.arrays import Array, Floats, UserData, is_sparse
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.kernel import KernelEstimator
-from kernelcrf.estimators.parameters import OF_POSTERIORS, POSTERIOR
+from kernelcrf.estimators.parameters import LAPLACE, OF_POSTERIORS, POSTERIOR
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import gamma_by_scale
@@ -60,9 +60,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         Whether each class has a bias, with the prior variance C.
     class_weight : None, "balanced" or dict
         Weights of the rows of each class. Rows of weight 0 are left out of the fit.
-    laplace : bool
+    laplace : bool or "diagonal"
         Compute the evidence and the posterior of the weights, which `log_marginal_likelihood`, `uncertainty`,
-        `latent_mean_and_variance` and `predict_proba(posterior="laplace")` need.
+        `latent_mean_and_variance` and `predict_proba(posterior="laplace")` need; "diagonal" as in ChainCRF.
     solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
 
     Attributes
@@ -89,6 +89,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     (array(['kernelclassifier0'], dtype=object), ['label', 'feature', 'weight'])
     >>> model.save("rows.kcrf")
     """
+
+    laplace: Annotated[bool | str, LAPLACE] = False
 
     _has_edges: ClassVar[bool] = False
     _model_type = RowModel

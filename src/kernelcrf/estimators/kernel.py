@@ -14,6 +14,7 @@ from kernelcrf.arrays import Array, Floats, UserData
 from kernelcrf.estimators.base import Fitted, FittedNames, InputEstimator
 from kernelcrf.estimators.parameters import CLASS_WEIGHT
 from kernelcrf.fitting.corpus import Corpus, Problem
+from kernelcrf.fitting.earlier import Earlier
 from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
@@ -56,16 +57,20 @@ class KernelEstimator(InputEstimator[Chained]):
         n_labels: int,
         make: Callable[[], Mapping[str, InputKernel]],
         more: Callable[[Mapping[str, InputKernel], float], list[Term]] = lambda kernels, C: [],
+        prior: Earlier | None = None,
     ) -> Trained:
         """Fit the model to sequences; a warm start uses the kernels of the previous fit and starts from its weights.
 
         make : a function that returns the kernel of each parameter that sets a kernel, for a fit without a warm start.
         more : a function of these kernels and of C, which returns terms besides those of a chain.
+        prior : the model that determines the prior of the weights, whose kernels are used, or None.
         """
         start, earlier, C = None, self._earlier, self._first_C()
         kernels = make() if earlier is None else earlier.kernels
         if earlier is not None:
             start = earlier.end
+        if prior is not None:
+            start, kernels = prior.start, {**kernels, **prior.kernels}
         l1 = getattr(self, "l1", 0.0)
         for name, own in kernels.items():
             if l1 and not own.is_linear:
@@ -85,13 +90,21 @@ class KernelEstimator(InputEstimator[Chained]):
             inputs=self._inputs_of(kernels, C),
         )
         terms += more(kernels, C)
+        groups = self._groups(terms)
+        if prior is not None:
+            terms = prior.extend(terms)
+            if prior.posterior is not None and self.C == "auto":
+                # The posterior is that of the C of the earlier fit, so that Bayes' rule asks for the same one.
+                variances, groups = prior.variances, []
+                first = next(iter(variances.values()))
+                terms = [replace(term, C=variances.get(term.name, first)) for term in terms]
         problem = Problem(terms, data)
         if earlier is None:
             problem = problem.only_observed(self._observed_only, getattr(self, "min_freq", 0.0))
         else:
             pairs = {term.name: term.pairs for term in earlier.layout.terms}
             problem = replace(problem, terms=[replace(term, pairs=pairs.get(term.name)) for term in terms])
-        return self._train(problem, self._groups(terms), start, self._seed())
+        return self._train(problem, groups, start, self._seed())
 
     def _inputs_of(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, tuple[InputKernel, float, bool]]:
         """Return, for each input that has a name, its kernel, its prior variance, and whether it scores transitions."""

@@ -57,6 +57,11 @@ class LeaveOneOutAnswers(CertifiedAnswers):
                 f"{certificate.rounding:.3g}, so that the weights are not those of a fit: expected a model that was "
                 "fitted by this library, and not saved with dtype='float32'"
             )
+        if model.has_prior and all(term.prior is None for term in model.layout.terms):
+            raise ValueError(
+                "the model was fitted with a prior, which model files do not store: expected a model that was not read "
+                "from a file. Call loo_log_prob before save, or fit again"
+            )
         rows, chains = model.reader.read(X, lengths)
         indices, allowed = model.labels.encode(flat_labels(y, chains, flat=lengths is not None), chains)
         given, classes = read_weights(sample_weight, chains.n_samples, "sequence"), model.labels.classes

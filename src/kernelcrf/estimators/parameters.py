@@ -13,9 +13,11 @@ from typing import Annotated, get_origin, get_type_hints
 
 from sklearn.base import BaseEstimator
 
+from kernelcrf.fitting.training import DIAGONAL
 from kernelcrf.kernels.inputs import KERNEL
 from kernelcrf.terms import PRIOR_VARIANCE
 from kernelcrf.validation import (
+    FLAG,
     POSITIVE,
     SEED,
     SIZE,
@@ -75,6 +77,7 @@ CLASSES = either(
 )
 OPTIONAL_KERNEL = Parameter((*KERNEL.constraints, nothing), KERNEL.advice)
 PRIOR_VARIANCE_OR_RULE = either(*PRIOR_VARIANCE.constraints, one_of("auto", "evidence"))
+LAPLACE = either(*FLAG.constraints, one_of(DIAGONAL))
 CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict from labels to weights"))
 STORED_DTYPE = either(one_of("float32", "float64"), nothing)
 GAMMA = either(one_of("scale", "auto"), *POSITIVE.constraints)

@@ -17,7 +17,7 @@ from kernelcrf.readers.labels import label_from_json, label_to_json
 from kernelcrf.terms import OF_INPUT
 
 # Parameters that belong to a run of `fit`, and not to the model.
-OF_THE_RUN = ("engine", "checkpoint")
+OF_THE_RUN = ("engine", "checkpoint", "prior")
 # The names of weights in model files.
 WEIGHTS = ("theta", "weights")
 
@@ -26,8 +26,8 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
     """Return the content of a model file for a fitted estimator: a dict that JSON can store, and a dict of arrays.
 
     dtype : the type in which weights are stored; None means float64.
-    The parameters `engine` and `checkpoint` are left out. If the parameter `kernel` is not a string, None is stored,
-    because the fitted model contains the kernel.
+    The parameters `engine`, `checkpoint` and `prior` are left out. If the parameter `kernel` is not a string, None is
+    stored, because the fitted model contains the kernel.
     """
     check_is_fitted(estimator, "model_")
     parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in OF_THE_RUN}

@@ -48,7 +48,7 @@ DATA = {
     "graphs": "the graphs",
     "constraints": "constraints",
     "label_kernel": "label_kernel",
-    "start": "the landmarks of the warm start",
+    "start": "the landmarks of the warm start, or the prior",
 }
 
 
@@ -222,7 +222,7 @@ def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> 
         "label_kernel": digest_value([_label_kernel_digest(term.k_y) for term in terms]),
         "n_components": settings.n_components,
         "pivots": _rule_text(rule),
-        "start": None if start is None else digest_value([_map_digest(own) for own in start.maps.values()]),
+        "start": None if start is None else digest_value(_start_digests(problem, start)),
     }
     if settings.of_terms:
         stated["landmarks"] = {name: [n, _rule_text(own)] for name, (n, own) in settings.of_terms.items()}
@@ -239,6 +239,16 @@ CHECKPOINT = either(path, instance_of(Checkpoint, text="a kernelcrf.fitting.chec
 def _label_kernel_digest(k_y: LabelMap) -> str:
     """Return a digest that identifies a label kernel K = A A': the digest of A' r for a fixed random vector r."""
     return digest_array(k_y.adjoint(np.random.default_rng(0).standard_normal((1, k_y.L))))
+
+
+def _start_digests(problem: Problem, start: Start) -> list[Any]:
+    """Return digests of the feature maps of a warm start, and of the priors that an earlier model determines."""
+    found: list[Any] = [_map_digest(own) for own in start.maps.values()]
+    for term in problem.terms:
+        if (own := term.prior) is not None:
+            arrays = [own.places, own.mean] + ([] if own.information is None else [own.information])
+            found.append([term.name, *map(digest_array, arrays)])
+    return found
 
 
 def _map_digest(one: FeatureMap) -> str:

@@ -139,9 +139,14 @@ class Problem:
     def only_observed(self, names: Collection[str], least: float = 0.0) -> Problem:
         """Return a copy of the problem in which the named terms have weights for observed pairs only.
 
+        Pairs that have a weight in the earlier model of a prior keep it.
+
         least : how often a pair must occur in the data.
         """
         pairs = {term.name: self.corpus.observed(term, least) for term in self.terms if term.name in names}
+        for term in self.terms:
+            if term.prior is not None and (own := pairs.get(term.name)) is not None:
+                pairs[term.name] = own.with_places(term.prior.places)
         return replace(self, terms=[replace(term, pairs=pairs.get(term.name, term.pairs)) for term in self.terms])
 
     def on(self, corpus: Corpus) -> Problem:

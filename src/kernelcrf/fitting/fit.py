@@ -86,11 +86,13 @@ class Start:
     Landmarks are chosen for terms without an earlier map. Terms without earlier weights start at zero.
 
     history : the records of all iterations of the earlier fit, if the new fit continues that fit; else empty.
+    extend : whether landmarks are added to those of the earlier maps, up to the number of the settings.
     """
 
     maps: Mapping[str, FeatureMap] = field(default_factory=dict)
     weights: Mapping[str, Floats] = field(default_factory=dict)
     history: tuple[Record, ...] = ()
+    extend: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,9 +152,9 @@ def choose_features(problem: Problem, settings: Settings, start: Start | None = 
     found: dict[str, Features] = {}
     corpus, maps = problem.corpus, {} if start is None else start.maps
     for terms in sharing_inputs(problem.terms):
+        n, rule = settings.landmarks(terms[0])
         earlier = next((maps[term.name] for term in terms if term.name in maps), None)
         if earlier is None:
-            n, rule = settings.landmarks(terms[0])
             if isinstance(n, str):
                 raise ValueError(
                     f"n_components={n!r}: expected the number of landmarks, None for all inputs, or 'auto'"
@@ -160,6 +162,12 @@ def choose_features(problem: Problem, settings: Settings, start: Start | None = 
             own = corpus.features(terms[0], n, rule, settings.random_state, settings.engine, None)
         else:
             own = corpus.apply_map(terms[0], earlier, settings.engine)
+            if start is not None and start.extend and own.basis is not None:
+                most = own.map.n + corpus.n_inputs(terms[0])
+                wanted = most if n is None else own.map.n if isinstance(n, str) else n
+                if wanted > own.map.n:
+                    chosen = "random" if n is None else rule
+                    own = corpus.features(terms[0], wanted, chosen, settings.random_state, settings.engine, own.basis)
         found |= {term.name: own for term in terms}
     return found
 
@@ -210,14 +218,15 @@ def objective_of(problem: Problem, features: Mapping[str, Features], engine: Loc
 
 
 def theta_of(layout: Layout, weights: Mapping[str, Floats]) -> Floats:
-    """Return the weights of all terms as one vector; terms that are not in `weights` get zeros."""
+    """Return the weights of all terms as one vector; terms that are not in `weights` get zeros, or their prior mean."""
     for term in layout.terms:
         if term.name in weights and weights[term.name].size != term.size:
             raise ValueError(
                 f"the earlier fit has {weights[term.name].size} weights of term {term.name!r}, but this fit needs "
                 f"{term.size}: start from a fit with the same labels and landmarks"
             )
-    return layout.join({term.name: weights.get(term.name, np.zeros(term.shape)) for term in layout.terms})
+    first = {term.name: np.zeros(term.size) if term.mean is None else term.mean for term in layout.terms}
+    return layout.join(first | {term.name: weights[term.name] for term in layout.terms if term.name in weights})
 
 
 def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
@@ -227,7 +236,8 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
         if settings.landmarks(terms[0])[0] == "auto" and not input_of(terms[0])[1].is_linear
     ]
     groups, corpus = {terms[0].name: terms for terms in kernels}, problem.corpus
-    most = {name: corpus.n_inputs(terms[0]) for name, terms in groups.items()}
+    earlier = {} if start is None or not start.extend else {name: own.n for name, own in start.maps.items()}
+    most = {name: corpus.n_inputs(terms[0]) + earlier.get(name, 0) for name, terms in groups.items()}
     features = choose_features(problem, settings.with_numbers(lambda n: FIRST_ATOMS if n == "auto" else n), start)
     inner = replace(settings, tol=IN_SPAN_SHARE * settings.tol, certify_full=False)
     while True:

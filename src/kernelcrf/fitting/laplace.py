@@ -35,6 +35,7 @@ from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
 from scipy.linalg.lapack import dtrtri
 
 from kernelcrf.arrays import Flags, Floats, Places
+from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior, curvature_diagonal
 from kernelcrf.fitting.lanczos import RTOL, krylov
 from kernelcrf.layout import Layout
 from kernelcrf.objective import Evaluation, Objective
@@ -137,7 +138,7 @@ class PartialPosterior:
         return self.inner.n_kept
 
 
-Posterior = FactoredPosterior | SampledPosterior | PartialPosterior
+Posterior = FactoredPosterior | SampledPosterior | PartialPosterior | DiagonalPosterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +179,7 @@ def laplace(
     seed: int = 0,
     preconditioning: Preconditioning | None = None,
     most_exact: int | None = None,
+    diagonal: bool = False,
 ) -> Laplace:
     """Return Laplace's approximation at the minimum `at` of the objective P.
 
@@ -185,20 +187,25 @@ def laplace(
         only if there are more than `most_exact` weights.
     preconditioning : the preconditioning of an objective with the same data and any C, to reuse its eigenvectors.
     most_exact : the largest number of weights for which H is computed exactly; None means MOST_EXACT.
+    diagonal : whether to replace H by its diagonal, as the module `curvature_diagonal` approximates it.
     """
     if not objective.is_convex:
         raise ValueError(
             "some labels are missing: the evidence and the posterior can only be computed if all labels are observed. "
             "Set laplace=False, and choose C and the kernel without the evidence"
         )
+    if diagonal:
+        lam, d = objective.layout.times_lam(np.ones(objective.layout.size)), curvature_diagonal(objective, at)
+        posterior, shares = DiagonalPosterior(at.theta, 1 / np.sqrt(lam + d)), d / (lam + d)
+        return Laplace(-at.value - 0.5 * float(np.log1p(d / lam).sum()), 0.0, float(shares.sum()), posterior, shares)
     reduced = _drop_unseen(objective)
     if reduced is not None:
         fewer, kept = reduced
         own = fewer.evaluate(at.theta[kept])
         inner = laplace(fewer, own, n_draws=n_draws, rtol=rtol, seed=seed, most_exact=most_exact)
         assert isinstance(inner.posterior, FactoredPosterior | SampledPosterior)
-        posterior = PartialPosterior(at.theta, prior_scale(objective.layout), kept, inner.posterior)
-        return replace(inner, posterior=posterior)
+        partly = PartialPosterior(at.theta, prior_scale(objective.layout), kept, inner.posterior)
+        return replace(inner, posterior=partly)
     at = objective.evaluate(at.theta, curvature=True)
     if objective.layout.size <= (MOST_EXACT if most_exact is None else most_exact):
         return _exact(objective, at)

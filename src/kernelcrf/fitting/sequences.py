@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -40,6 +41,7 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.readers.constraints import check_legal, legal_labelings
+from kernelcrf.readers.growing import extend_reader
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
@@ -230,6 +232,7 @@ class TrainingData:
     legal : constraints on labellings, or None.
     data : the labelled sequences.
     by_scale : a function that returns the value of gamma="scale" for the inputs of a given name.
+    n_tokens : the number of tokens in this process.
     """
 
     reader: SequenceReader | InputsReader
@@ -237,6 +240,7 @@ class TrainingData:
     legal: Legal | None
     data: Corpus
     by_scale: Callable[[str], float]
+    n_tokens: int = 0
 
 
 def read_training_data(
@@ -253,15 +257,22 @@ def read_training_data(
     earlier: tuple[SequenceReader | InputsReader, LabelReader] | None = None,
     read_tokens: Callable[..., list[UserData]] = flat_labels,
     fit_labels: Callable[[list[UserData], UserData], LabelReader] = LabelReader.fit,
+    prior: tuple[SequenceReader | InputsReader, LabelReader] | None = None,
 ) -> TrainingData:
     """Read the sequences X and their labels y, and leave out sequences of weight 0.
 
     inputs : what the inputs read, as for `InputsReader.fit`; None if a sequence is one input without a name.
     earlier : for a warm start, the readers of inputs and labels of the earlier fit; else None.
     read_tokens, fit_labels : functions that return the labels of all tokens in y, and the reader of these labels.
+    prior : the readers of the model that is the prior, which may grow, or None. With a prior, the result may have no
+        token.
     """
 
     def fit_reader(weights: UserData) -> tuple[SequenceReader | InputsReader, Any, Chains]:
+        if prior is not None:
+            before = prior[0]
+            extend = before.extend if isinstance(before, InputsReader) else partial(extend_reader, before)
+            return extend(X, lengths, weights)
         if inputs is None:
             return SequenceReader.fit(X, lengths, hash_features, weights)
         return InputsReader.fit(X, inputs, lengths, hash_features, weights)
@@ -269,13 +280,13 @@ def read_training_data(
     if earlier is None:
         reader, rows, chains = fit_reader(sample_weight)
         tokens = read_tokens(y, chains, flat=lengths is not None)
-        labels = fit_labels(tokens, classes)
+        labels = fit_labels(tokens, classes) if prior is None else prior[1].extend(tokens, classes)
     else:
         reader, labels = earlier
         rows, chains = reader.read(X, lengths)
         tokens = read_tokens(y, chains, flat=lengths is not None)
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
-    given = read_weights(sample_weight, chains.n_samples, "sequence")
+    given = read_weights(sample_weight, chains.n_samples, "sequence", part=prior is not None)
     indices, allowed = labels.encode(tokens, chains)
     if legal is not None:
         check_legal(legal, chains, indices, labels.classes)
@@ -286,14 +297,16 @@ def read_training_data(
         reader, rows, _ = fit_reader(weights)
     every = LabelledSequences(rows, chains, indices, len(labels.classes), allowed, weights, legal)
     data = every.only_weighted()
-    if not data.chains.n_nodes:
+    if prior is None and not data.chains.n_nodes:
         raise ValueError(
             "sample_weight and class_weight give every token the weight 0: expected at least one sequence that "
             "has tokens and a weight above 0"
         )
-    return TrainingData(
-        reader, labels, legal, data, lambda name: gamma_by_scale(data.rows(name), names=reader.names_of(name))
-    )
+
+    def by_scale(name: str) -> float:
+        return gamma_by_scale(data.rows(name), names=reader.names_of(name))
+
+    return TrainingData(reader, labels, legal, data, by_scale, data.chains.n_nodes)
 
 
 def nearest(

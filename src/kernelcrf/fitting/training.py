@@ -21,6 +21,9 @@ from kernelcrf.fitting.laplace import N_DRAWS, Laplace, laplace
 from kernelcrf.fitting.structure_search import Search, SearchSettings, search
 from kernelcrf.validation import stacklevel_of_user
 
+# The value of the parameter `laplace` for a posterior of independent weights.
+DIAGONAL = "diagonal"
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -31,7 +34,7 @@ class Plan:
     kernel_terms : names of the terms that share one kernel, if its hyperparameters are chosen by the evidence; else
         empty.
     n_restarts : number of further searches for hyperparameters after the first.
-    laplace : whether the posterior of the weights is kept.
+    laplace : whether the posterior of the weights is kept; "diagonal" for a posterior of independent weights.
     checkpoint : the file in which the fit is saved while it runs, or None.
     structure : settings of a structure search, or None for no search.
     """
@@ -40,7 +43,7 @@ class Plan:
     by_held_out: Groups = ()
     kernel_terms: Collection[str] = ()
     n_restarts: int = 0
-    laplace: bool = False
+    laplace: bool | str = False
     checkpoint: Checkpoint | None = None
     structure: SearchSettings | None = None
 
@@ -74,7 +77,8 @@ def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None 
         return Trained(fitted, None, found)
     if around is None or plan.laplace:
         n_draws = N_DRAWS if plan.laplace else N_DRAWS // 4
-        around = laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws)
+        diagonal = plan.laplace == DIAGONAL
+        around = laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws, diagonal=diagonal)
     return Trained(fitted, around if plan.laplace else replace(around, posterior=None), found)
 
 

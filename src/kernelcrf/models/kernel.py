@@ -122,6 +122,7 @@ class KernelModel(FittedModel):
     layout, theta : the terms, and the weights of all terms as one vector.
     maps : for each term that depends on inputs, the map from inputs to features.
     objective_curve : the objective at each iteration of the fit.
+    has_prior : whether another model was the prior of the fit. Files do not store its means and precisions.
     """
 
     reader: SequenceReader | InputsReader | RowReader
@@ -129,6 +130,7 @@ class KernelModel(FittedModel):
     theta: Floats
     maps: Mapping[str, FeatureMap]
     objective_curve: Floats
+    has_prior: bool = False
 
     @property
     def column_labels(self) -> list[UserData]:
@@ -261,6 +263,7 @@ class KernelModel(FittedModel):
         config |= {name: own.to_config() for name, own in self.kernels.items()}
         layout, theta = self._without_zeros()
         config["layout"] = layout.to_config()
+        config |= {"has_prior": True} if self.has_prior else {}
         arrays |= {"theta": theta, "objective_curve": self.objective_curve}
         for term in layout.terms:
             arrays |= parts.pairs_to_arrays(term.name, term.pairs)
@@ -302,6 +305,7 @@ class KernelModel(FittedModel):
             "theta": fitted.theta,
             "maps": fitted.maps,
             "objective_curve": np.array([record.value for record in fitted.solution.history]),
+            "has_prior": any(term.prior is not None for term in terms),
         }
 
     @classmethod
@@ -342,4 +346,5 @@ class KernelModel(FittedModel):
             "theta": theta,
             "maps": maps,
             "objective_curve": read_array(arrays, "objective_curve", (parts.n_records(shared),), "f"),
+            "has_prior": config.get("has_prior") is True,
         }

@@ -12,6 +12,7 @@ import numpy as np
 from kernelcrf.arrays import Array, Arrays, Config
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.certificate import IMPORTED, NOT_FITTED, ROUNDING, Certificate
+from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior
 from kernelcrf.fitting.laplace import FactoredPosterior, Laplace, PartialPosterior, Posterior, SampledPosterior
 from kernelcrf.fitting.structure_search import Candidate, Round, Search
 from kernelcrf.persistence import ModelFileError
@@ -130,6 +131,8 @@ def posterior_arrays(posterior: Posterior) -> Arrays:
         return own | posterior_arrays(posterior.inner)
     if isinstance(posterior, FactoredPosterior):
         return {"posterior.scale": posterior.scale, "posterior.G": posterior.G}
+    if isinstance(posterior, DiagonalPosterior):
+        return {"posterior.deviations": posterior.scale}
     return {"posterior.drawn": posterior.drawn}
 
 
@@ -180,6 +183,9 @@ def read_laplace(config: Config | None, arrays: Arrays, theta: Array) -> Laplace
         return None
     error, n_effective = _numbers(config, "error", "n_effective").values()
     evidence = Laplace(read_number(config, "log_evidence"), error, n_effective, None)
+    if "posterior.deviations" in arrays:
+        scale = read_array(arrays, "posterior.deviations", theta.shape, "f")
+        return replace(evidence, posterior=DiagonalPosterior(theta, scale))
     if "partial.kept" not in arrays:
         return replace(evidence, posterior=_posterior(arrays, theta))
     kept = read_array(arrays, "partial.kept", (arrays["partial.kept"].size,), "i")

@@ -20,6 +20,7 @@ from kernelcrf.basis.entries import Entries
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.containers import read_container
+from kernelcrf.readers.growing import extend_reader
 from kernelcrf.readers.sequences import SequenceReader, open_sequences
 from kernelcrf.validation import is_whole, shown, shown_list
 
@@ -96,6 +97,20 @@ class InputsReader:
         reader = cls(readers, sources)
         return reader, reader._select(tables), _same_lengths(chains)
 
+    def extend(
+        self, X: UserData, lengths: UserData = None, sample_weight: UserData = None
+    ) -> tuple[InputsReader, NamedInputs, Chains]:
+        """Return a reader that also knows the feature names of X, the inputs of X, and their `Chains`."""
+        self._check_mappings(X, lengths)
+        readers: dict[str | None, SequenceReader] = {}
+        tables: dict[str | None, Inputs] = {}
+        chains: dict[str | None, Chains] = {}
+        for entry, part in _entries_of(X, lengths, list(self.entries)).items():
+            with _named(entry):
+                found = extend_reader(self.entries[entry], part, lengths, sample_weight)
+            readers[entry], tables[entry], chains[entry] = found
+        return InputsReader(readers, self.sources), self._select(tables), _same_lengths(chains)
+
     def read(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[NamedInputs, Chains]:
         """Return the inputs of X as dense or CSR matrices, and the `Chains` with the rows of each sequence."""
         named, chains = self.read_entries(X, lengths, first)
@@ -104,16 +119,19 @@ class InputsReader:
 
     def read_entries(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[NamedInputs, Chains]:
         """Return the same as `read`, but with feature dicts as sparse rows of the type `Entries`."""
-        were_mappings = None not in self.entries
-        if _are_mappings(X, lengths) != were_mappings and not _is_empty(X, lengths):
-            expected = f"mappings with the entries {_listed(self.entries)}" if were_mappings else "no mappings"
-            raise TypeError(f"the sequences in X are not what fit was given: expected {expected}")
+        self._check_mappings(X, lengths)
         tables: dict[str | None, Inputs] = {}
         chains: dict[str | None, Chains] = {}
         for entry, part in _entries_of(X, lengths, list(self.entries)).items():
             with _named(entry):
                 tables[entry], chains[entry] = self.entries[entry].read_entries(part, lengths, first)
         return self._select(tables), _same_lengths(chains)
+
+    def _check_mappings(self, X: UserData, lengths: UserData) -> None:
+        were_mappings = None not in self.entries
+        if _are_mappings(X, lengths) != were_mappings and not _is_empty(X, lengths):
+            expected = f"mappings with the entries {_listed(self.entries)}" if were_mappings else "no mappings"
+            raise TypeError(f"the sequences in X are not what fit was given: expected {expected}")
 
     def _select(self, tables: Mapping[str | None, Inputs]) -> NamedInputs:
         """Return the matrix of each input, given the table of each entry."""

@@ -74,6 +74,18 @@ class LabelReader:
             )
         return reader
 
+    def extend(self, tokens: Iterable[UserData], classes: Iterable[Hashable] | None = None) -> LabelReader:
+        """Return a reader that has the given classes as well or, if `classes` is None, the labels of the tokens."""
+        seen = distinct_labels(tokens) if classes is None else list(dict.fromkeys(classes))
+        _check_labels(seen, "classes")
+        new = [label for label in seen if label not in self._index and not self._is_missing(label)]
+        check_same_type(new, self._index, "y", "the prior")
+        return LabelReader(_sort_labels([*self.classes.tolist(), *new])) if new else self
+
+    def positions_of(self, other: LabelReader) -> Labels:
+        """Return the index of each class of another reader, all of which must be classes of this one."""
+        return np.array([self._index[label] for label in other.classes.tolist()], np.int32)
+
     def encode(self, tokens: Sequence[UserData], chains: Chains) -> tuple[Labels, Flags | None]:
         """Return the class index of each token, and flags that say which labels each token may have.
 

@@ -82,7 +82,7 @@ class SequenceReader:
         if kind is None or chains.n_nodes == 0:
             raise ValueError(f"X has {chains.n_samples} sequence(s) and no token: expected at least one token to fit")
         if kind == "dicts":
-            vectorizer, tokens = feature_dicts.new_vectorizer(hash_features), _tokens(parts)
+            vectorizer, tokens = feature_dicts.new_vectorizer(hash_features), all_tokens(parts)
             weights = read_weights(sample_weight, chains.n_samples, "sequence", part=True)
             all_count = weights is None or bool(weights.all())
             if weights is not None and not all_count:
@@ -128,7 +128,7 @@ class SequenceReader:
         if isinstance(X, Entries):
             flat: Inputs | Entries = X
         elif self.vectorizer is not None:
-            flat = feature_dicts.vectorize(_tokens(parts), self.vectorizer, fit=False, place=chains.place)
+            flat = feature_dicts.vectorize(all_tokens(parts), self.vectorizer, fit=False, place=chains.place)
         else:
             place = _placing(chains, lengths)
             parts = match_columns("ChainCRF", parts, place, self.column_names)
@@ -324,5 +324,6 @@ def _holds_tokens(table: UserData) -> bool:
     return bool(held and isinstance(table.flat[0], (Mapping, *COLLECTIONS)))
 
 
-def _tokens(parts: Sequence[UserData]) -> list[UserData] | NamedTokens:
+def all_tokens(parts: Sequence[UserData]) -> list[UserData] | NamedTokens:
+    """Return the tokens of all sequences one after the other."""
     return parts[0] if isinstance(parts[0], NamedTokens) else list(chain.from_iterable(parts))

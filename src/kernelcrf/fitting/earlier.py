@@ -1,0 +1,148 @@
+"""The prior that an earlier model determines for a new fit, so that its data need not be read again.
+
+Under Laplace's approximation, the posterior of the weights theta given the earlier data is N(theta_old, H^-1), where
+H = 1/C + H_L is the Hessian of the earlier objective. By Bayes' rule, this posterior is the prior of the new fit. Only
+the diagonal of H is used: weight i has the prior mean theta_old_i and the precision lam_i = 1/C + information_i, where
+the information is entry i of the diagonal of H_L. If the earlier model has no posterior, the information is 0, and the
+new weights stay as near to the old ones as C demands.
+
+Weights that the earlier model does not have, those of new features and of new labels, have the mean 0 and the
+precision 1/C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelcrf.arrays import Floats, Ints, Labels, is_sparse
+from kernelcrf.basis.features import FeatureMap, WhitenedMap
+from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior
+from kernelcrf.fitting.fit import Start
+from kernelcrf.fitting.laplace import FactoredPosterior, PartialPosterior, Posterior
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.layout import Layout
+from kernelcrf.priors import Prior
+from kernelcrf.terms import STEPS, Term
+
+
+@dataclass(frozen=True, eq=False)
+class Earlier:
+    """An earlier model, whose posterior is the prior of a new fit.
+
+    layout, theta : its terms, and all its weights as one vector.
+    posterior : the posterior of its weights, or None if it is not known.
+    maps : its feature maps, by the names of terms.
+    kernels : its kernels, by the names of the parameters that set them.
+    labels : for each label of the earlier model, its index among the labels of the new fit.
+    n_columns : the number of columns of the inputs of the new fit, by the names of inputs.
+    """
+
+    layout: Layout
+    theta: Floats
+    posterior: Posterior | None
+    maps: Mapping[str, FeatureMap]
+    kernels: Mapping[str, InputKernel]
+    labels: Labels
+    n_columns: Mapping[str, int]
+
+    @property
+    def variances(self) -> dict[str, float]:
+        """Return the prior variance C of each term."""
+        return {term.name: term.C for term in self.layout.terms}
+
+    @property
+    def start(self) -> Start:
+        """Return the landmarks of the earlier model, to which the new fit may add others."""
+        found, padded = {}, dict[int, WhitenedMap]()
+        for term in self.layout.terms:
+            own = self.maps.get(term.name)
+            if isinstance(own, WhitenedMap):
+                # Terms that share landmarks share one map.
+                key = id(own.landmarks)
+                padded.setdefault(key, _with_columns(own, self.n_columns[str(term.input)]))
+                found[term.name] = padded[key]
+        return Start(found, extend=True)
+
+    def extend(self, terms: Sequence[Term]) -> list[Term]:
+        """Return the terms of a new fit with the priors that the earlier model determines.
+
+        Raise ValueError if the earlier model has a term that is not among them, or has another label kernel.
+        """
+        known = {term.name for term in terms}
+        for old in self.layout.terms:
+            if old.name not in known:
+                raise ValueError(
+                    f"prior has the term {old.name!r}, which this fit does not have: expected the same terms. Set "
+                    "fit_intercept, boundaries, edge_kernel and inputs as in the fit of the prior"
+                )
+        of_weights = information(self.layout, self.posterior)
+        means = self.layout.split(self.theta)
+        infos = None if of_weights is None else self.layout.split(of_weights)
+        found, before = [], {term.name: term for term in self.layout.terms}
+        for term in terms:
+            if term.name not in before:
+                found.append(term)
+                continue
+            k_y, places = before[term.name].k_y, _places(before[term.name], term, self.labels)
+            order = np.argsort(places)
+            info = None if infos is None else infos[term.name].ravel()[order]
+            prior = Prior(places[order], means[term.name].ravel()[order], info)
+            found.append(replace(term, k_y=term.k_y if k_y.is_identity else k_y, prior=prior))
+        return found
+
+
+def information(layout: Layout, posterior: Posterior | None) -> Floats | None:
+    """Return the information of the data on each weight: the precision of its posterior minus 1 / C, at least 0.
+
+    The precision of a weight is the entry of the diagonal of the Hessian, the precision given all other weights. If the
+    posterior consists of draws, it is the inverse of their variance. Return None if there is no posterior.
+    """
+    if posterior is None:
+        return None
+    lam = np.concatenate([np.full(term.size, 1.0 / term.C) for term in layout.terms])
+    return np.asarray(np.maximum(_precisions(posterior) - lam, 0.0))
+
+
+def _precisions(posterior: Posterior) -> Floats:
+    if isinstance(posterior, FactoredPosterior):
+        return np.asarray(np.square(posterior.G).sum(axis=1) / np.square(posterior.scale))
+    if isinstance(posterior, DiagonalPosterior):
+        return np.asarray(posterior.scale**-2)
+    if isinstance(posterior, PartialPosterior):
+        found = posterior.scale**-2
+        found[posterior.kept] = _precisions(posterior.inner)
+        return np.asarray(found)
+    return np.asarray(1.0 / np.maximum(np.square(posterior.drawn).mean(axis=0), np.finfo(np.float64).tiny))
+
+
+def _places(old: Term, new: Term, labels: Labels) -> Ints:
+    """Return the index of each weight of a term of the earlier model in the matrix of the new term's weights."""
+    places = np.arange(old.size) if old.pairs is None else old.pairs.places
+    if not (old.k_y.is_identity and new.k_y.is_identity):
+        same = old.k_y.L == new.k_y.L and np.allclose(old.k_y.gram, new.k_y.gram)
+        if not same or (labels != np.arange(len(labels))).any():
+            raise ValueError(
+                f"the label kernel of term {old.name!r} is another one than that of the prior, or y has labels that "
+                "the prior does not have: expected the label_kernel and the labels of the prior. New labels need "
+                "label_kernel='delta'"
+            )
+        return places
+    rows, columns = np.divmod(places, old.k_y.L)
+    if old.cliques == STEPS:
+        before, into = np.divmod(columns, len(labels))
+        columns = labels[before].astype(np.int64) * round(new.k_y.L**0.5) + labels[into]
+    else:
+        columns = labels[columns].astype(np.int64)
+    return np.asarray(rows * new.k_y.L + columns)
+
+
+def _with_columns(own: WhitenedMap, n_columns: int) -> WhitenedMap:
+    """Return a feature map for inputs that have new columns, which are 0 in all landmarks."""
+    if not is_sparse(own.landmarks) or own.landmarks.shape[1] == n_columns:
+        return own
+    parts = own.landmarks.data, own.landmarks.indices, own.landmarks.indptr
+    return replace(own, landmarks=sp.csr_array(parts, shape=(own.n, n_columns)))

@@ -1,0 +1,42 @@
+"""Read sequences with the reader of an earlier model, and add feature names that the earlier model does not have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from sklearn.feature_extraction import DictVectorizer
+
+from kernelcrf.arrays import Inputs, UserData
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.readers import feature_dicts
+from kernelcrf.readers.sequences import SequenceReader, all_tokens, open_sequences
+from kernelcrf.readers.weights import read_weights
+
+
+def extend_reader(
+    reader: SequenceReader, X: UserData, lengths: UserData = None, sample_weight: UserData = None
+) -> tuple[SequenceReader, Inputs, Chains]:
+    """Return a reader that also knows the feature names of X, the tokens of X as a matrix, and their `Chains`.
+
+    Old names keep their columns, and new names get the columns after them. If the reader has no vocabulary, it is
+    returned unchanged.
+
+    sample_weight : one weight per sequence; names in a sequence of weight 0 are not added to the vocabulary.
+    """
+    parts, chains, kind = open_sequences(X, lengths)
+    weights = read_weights(sample_weight, chains.n_samples, "sequence", part=True)
+    kept = np.repeat(np.ones(chains.n_samples, bool) if weights is None else weights > 0, chains.lengths)
+    if not isinstance(reader.vectorizer, DictVectorizer) or kind != "dicts" or not kept.any():
+        flat, chains = reader.read(X, lengths)
+        return reader, flat, chains
+    tokens, at, separator = all_tokens(parts), np.flatnonzero(kept), reader.vectorizer.separator
+    own = tokens if kept.all() else feature_dicts.keep_tokens(tokens, kept)
+    found = DictVectorizer(separator=separator, sparse=True)
+    feature_dicts.vectorize(own, found, fit=True, place=lambda t: chains.place(at[t]))
+    names = list(reader.vectorizer.feature_names_)
+    if added := [name for name in found.feature_names_ if name not in reader.vectorizer.vocabulary_]:
+        names += added
+        reader = replace(reader, n_features=len(names), vectorizer=feature_dicts.restore_vectorizer(names, separator))
+    flat = feature_dicts.vectorize(tokens, reader.vectorizer, fit=False, place=chains.place).to_csr()
+    return reader, flat, chains
