@@ -40,7 +40,7 @@ TAGS = [tags.split() for _, tags in SENTENCES]
 @pytest.mark.parametrize("extra", [{}, {"fit_intercept": True, "boundaries": True}], ids=["plain", "constants"])
 def test_durations_without_scores_and_a_tail_from_the_first_token_are_a_chain(kernel, extra):
     chain = ChainCRF(kernel, n_components=15, **TIGHT, **extra).fit(X, Y)
-    found = SegmentCRF(kernel, n_components=15, max_duration=1, durations=None, **TIGHT, **extra).fit(X, Y)
+    found = SegmentCRF(kernel, n_components=15, max_duration=1, durations=None, ends=False, **TIGHT, **extra).fit(X, Y)
     assert found.certificate_.objective == pytest.approx(chain.certificate_.objective, rel=1e-9)
     np.testing.assert_allclose(np.vstack(found.predict_proba(X)), np.vstack(chain.predict_proba(X)), atol=1e-4)
     np.testing.assert_allclose(found.tail_scores_, np.diagonal(chain.transitions_), atol=1e-3)
@@ -51,7 +51,7 @@ def test_durations_without_scores_and_a_tail_from_the_first_token_are_a_chain(ke
 def test_segments_of_one_token_are_a_chain():
     y = [[(t, t + 1, str(label)) for t, label in enumerate(own)] for own in Y]
     chain = ChainCRF("linear", **TIGHT).fit(X, [own.astype(str) for own in Y])
-    found = SegmentCRF("linear", max_duration=1, tail=False, durations=None, **TIGHT).fit(X, y)
+    found = SegmentCRF("linear", max_duration=1, tail=False, durations=None, ends=False, **TIGHT).fit(X, y)
     assert found.segment_labels_ == ["0", "1"]
     assert found.certificate_.objective == pytest.approx(chain.certificate_.objective, rel=1e-9)
     np.testing.assert_allclose(found.transitions_, chain.transitions_, atol=1e-3)
@@ -60,9 +60,9 @@ def test_segments_of_one_token_are_a_chain():
 
 
 MODELS = {
-    "smooth": {},
-    "free": {"durations": "free", "ends": True},
-    "pooled": {"segment_kernel": "rbf", "max_duration": 3},
+    "smooth": {"ends": False},
+    "free": {"durations": "free"},
+    "pooled": {"segment_kernel": "rbf", "max_duration": 3, "ends": False},
     "no tail": {"tail": False, "segment_kernel": "linear", "pooling": "ends"},
     "constraints": {"constraints": [(0, 1), (1, 0), (None, 0)]},
 }
@@ -131,7 +131,7 @@ def test_spans_of_the_likeliest_segmentation_have_its_labels(fitted):
 
 
 def test_the_evidence_is_that_of_the_dense_hessian():
-    crf = SegmentCRF("linear", C=2.0, laplace=True, ends=True, tol=1e-10).fit(X, Y)
+    crf = SegmentCRF("linear", C=2.0, laplace=True, tol=1e-10).fit(X, Y)
     model = crf.model_
     from kernelcrf.fitting.corpus import Problem
     from kernelcrf.fitting.fit import Settings, fit
@@ -154,12 +154,12 @@ def test_the_evidence_is_that_of_the_dense_hessian():
 
 
 def test_tags_are_read_and_predicted_as_segments():
-    crf = SegmentCRF(C=100.0, ends=True).fit(WORDS, TAGS)
+    crf = SegmentCRF(C=100.0).fit(WORDS, TAGS)
     assert crf.segment_labels_ == ["LOC", "PER", "O"]
     assert [own.tolist() for own in crf.predict(WORDS)] == TAGS
     spans = [[(span.start, span.end, span.label) for span in own] for own in crf.predict_spans(WORDS)]
     assert spans == [[(3, 5, "PER")], [(0, 1, "PER"), (1, 2, "PER"), (3, 4, "PER")], [(1, 4, "LOC")]]
-    same = SegmentCRF(C=100.0, ends=True).fit(WORDS, spans)
+    same = SegmentCRF(C=100.0).fit(WORDS, spans)
     np.testing.assert_array_equal(same.predict_proba(WORDS)[0], crf.predict_proba(WORDS)[0])
     np.testing.assert_array_equal(same.log_prob(WORDS, spans), crf.log_prob(WORDS, TAGS))
     np.testing.assert_allclose(np.vstack(crf.predict_proba(WORDS)).sum(axis=1), 1, atol=1e-12)
@@ -231,8 +231,8 @@ def test_weights_and_rules_for_C():
 
 
 def test_the_gap_in_the_whole_space_covers_all_landmarks():
-    few = SegmentCRF("rbf", C=1.0, n_components=4, certify_full=True, random_state=0, ends=True).fit(X, Y)
-    every = SegmentCRF("rbf", C=1.0, n_components=None, tol=1e-8, ends=True).fit(X, Y)
+    few = SegmentCRF("rbf", C=1.0, n_components=4, certify_full=True, random_state=0).fit(X, Y)
+    every = SegmentCRF("rbf", C=1.0, n_components=None, tol=1e-8).fit(X, Y)
     least = every.certificate_.objective
     assert few.certificate_.objective - few.certificate_.gap_full <= least <= few.certificate_.objective
     grown = SegmentCRF(

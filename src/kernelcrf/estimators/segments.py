@@ -104,7 +104,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     >>> rng = np.random.default_rng(0)
     >>> y = [np.repeat([0, 1] * 3, rng.integers(4, 7, 6)) for _ in range(30)]  # segments of 4 to 6 tokens
     >>> X = [labels[:, None] + rng.normal(size=(len(labels), 1)) for labels in y]
-    >>> crf = SegmentCRF("linear", C=10.0, laplace=True).fit(X, y)
+    >>> crf = SegmentCRF("linear", C=10.0, ends=False, laplace=True).fit(X, y)
     >>> crf.certificate_.status, round(crf.score(X, y), 1)
     ('optimal', 0.9)
     >>> crf.duration_table().round(1).T
@@ -137,7 +137,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     max_duration: Annotated[int | None, either(whole(least=1), nothing)] = None
     durations: Annotated[str | None, either(one_of(SMOOTH, FREE), nothing)] = SMOOTH
     tail: Annotated[bool, FLAG] = True
-    ends: Annotated[bool, FLAG] = False
+    ends: Annotated[bool, FLAG] = True
     segment_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
     pooling: Annotated[Any, POOLING] = "mean"
 

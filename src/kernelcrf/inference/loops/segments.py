@@ -13,12 +13,15 @@ import numpy as np
 from kernelcrf.engines.compiled import compiled, inlined
 from kernelcrf.inference.loops.windows import add_window, empty_blocks, log_window, push
 
+# Sums of products of scaled numbers above this have lost nothing that matters; products of more than MOST may overflow.
+LEAST, MOST = 1e-250, 600.0
+
 
 @inlined
 def log_add(a, b):
     """Return log(exp(a) + exp(b))."""
-    top = max(a, b)
-    return top if top == -np.inf else top + np.log(np.exp(a - top) + np.exp(b - top))
+    top, low = max(a, b), min(a, b)
+    return top if low == -np.inf else top + np.log1p(np.exp(low - top))
 
 
 @inlined
@@ -33,6 +36,38 @@ def log_times(matrix, k, x, row):
     for i in range(x.shape[1]):
         value += np.exp(matrix[k, i] + x[row, i] - top)
     return top + np.log(value)
+
+
+@inlined
+def scaled_steps(w):
+    """Return exp(w - top) and top, the largest entry of w, or 0 if all entries are -inf."""
+    top = -np.inf
+    for a in range(w.shape[0]):
+        for b in range(w.shape[1]):
+            top = max(top, w[a, b])
+    top = 0.0 if top == -np.inf else top
+    return np.exp(w - top), top
+
+
+@inlined
+def scale_row(x, row, scaled):
+    """Write exp(x[row] - top) to `scaled`, and return top, the largest entry of the row, or 0 if all are -inf."""
+    top = -np.inf
+    for i in range(x.shape[1]):
+        top = max(top, x[row, i])
+    top = 0.0 if top == -np.inf else top
+    for i in range(x.shape[1]):
+        scaled[i] = np.exp(x[row, i] - top)
+    return top
+
+
+@inlined
+def log_times_scaled(matrix, scaled_matrix, k, x, row, scaled, top):
+    """Return the same as `log_times`, from scaled numbers if they do not underflow; `top` is the sum of both tops."""
+    value = 0.0
+    for i in range(x.shape[1]):
+        value += scaled_matrix[k, i] * scaled[i]
+    return top + np.log(value) if value > LEAST else log_times(matrix, k, x, row)
 
 
 @inlined
@@ -92,7 +127,8 @@ def forward(x, A, B, H, G, of_durations):
     """
     s, total, w, first, last, durations, tail, reach, _, g, rows = x
     T, L = s.shape
-    D, w_T, of_H = len(durations), np.ascontiguousarray(w.T), empty_blocks(L, T)
+    D, w_T, of_H, scaled = len(durations), np.ascontiguousarray(w.T), empty_blocks(L, T), np.empty(L)
+    scaled_w, top_w = scaled_steps(w_T)
     for e in range(T + 1):
         for a in range(L):
             G[e, a] = -np.inf
@@ -120,8 +156,9 @@ def forward(x, A, B, H, G, of_durations):
                 A[e, a] = log_add(short + total[e, a], G[e, a]) + last[e - 1, a]
         if e == T:
             break
+        top_A = scale_row(A, e, scaled)
         for b in range(L):
-            B[e, b] = 0.0 if e == 0 else log_times(w_T, b, A, e)
+            B[e, b] = 0.0 if e == 0 else log_times_scaled(w_T, scaled_w, b, A, e, scaled, top_w + top_A)
             H[e, b] = B[e, b] + first[e, b] - total[e, b]
             push(b, e, H[e, b], of_H)
     return log_times(np.zeros((1, L)), 0, A, T)
@@ -132,10 +169,12 @@ def backward(x, Y, C, R, of_durations):
     """Write Y, C and R of one sequence."""
     s, total, w, first, last, durations, tail, _, ahead, g, rows = x
     T, L = s.shape
-    D, of_V = len(durations), empty_blocks(L, T)
+    D, of_V, scaled = len(durations), empty_blocks(L, T), np.empty(L)
+    scaled_w, top_w = scaled_steps(w)
     for e in range(T, -1, -1):
+        top_Y = 0.0 if e == T else scale_row(Y, e, scaled)
         for a in range(L):
-            C[e, a] = 0.0 if e == T else log_times(w, a, Y, e)
+            C[e, a] = 0.0 if e == T else log_times_scaled(w, scaled_w, a, Y, e, scaled, top_w + top_Y)
             R[e, a] = -np.inf if e == 0 else last[e - 1, a] + C[e, a]
             if e < T and e > 0 and most_tokens(ahead, e - 1, a, 2) > 1:
                 R[e, a] = log_add(R[e, a], s[e, a] + tail[a] + R[e + 1, a])
@@ -205,10 +244,18 @@ def marginals(x, A, B, H, G, Y, C, R, of_durations, log_z, nodes, starts, ends, 
                     lengths[D - 1, a] += p
                     if g.shape[0] > 0:
                         found[rows[t] + D - 1, a] = p
-            if t > 0:
-                if most_tokens(ahead, t - 1, a, 2) > 1:
-                    more[a] += np.exp(G[t, a] + s[t, a] + tail[a] + R[t + 1, a] - log_z)
-                for b in range(L):
+            if t > 0 and most_tokens(ahead, t - 1, a, 2) > 1:
+                more[a] += np.exp(G[t, a] + s[t, a] + tail[a] + R[t + 1, a] - log_z)
+    scaled_w, top_w = scaled_steps(w)
+    before, after = np.empty(L), np.empty(L)
+    for t in range(1, T):
+        size = scale_row(A, t, before) + scale_row(Y, t, after) + top_w - log_z
+        factor = np.exp(size) if size < MOST else 0.0
+        for a in range(L):
+            for b in range(L):
+                if factor > 0:
+                    steps[a, b] += factor * before[a] * scaled_w[a, b] * after[b]
+                else:
                     steps[a, b] += np.exp(A[t, a] + w[a, b] + Y[t, b] - log_z)
 
 
