@@ -25,6 +25,7 @@ from kernelcrf import (
     KernelClassifier,
     MarkovNetwork,
     MultiLabelCRF,
+    SegmentCRF,
     TemperatureScaling,
     formats,
     metrics,
@@ -51,6 +52,7 @@ TABLE = np.column_stack((LABELS, (LABELS > 0).astype(int), SETS[:, 0]))
 
 FITS = {
     ChainCRF: ({"C": 1.0, "n_components": 4, "random_state": 0, "max_iter": 30, "tol": 1e-2}, (X, y)),
+    SegmentCRF: ({"C": 1.0, "n_components": 4, "random_state": 0, "max_iter": 30, "tol": 1e-2}, (X, y)),
     KernelClassifier: ({"n_components": 4, "random_state": 0, "max_iter": 30, "tol": 1e-2}, (ROWS, LABELS)),
     GraphCRF: ({"n_components": 4, "random_state": 0, "max_iter": 30, "tol": 1e-2}, (GRAPHS, y)),
     MultiLabelCRF: ({"n_components": 4, "random_state": 0, "max_iter": 30, "tol": 1e-2}, (ROWS, SETS)),

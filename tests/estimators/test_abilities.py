@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF
+from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF, SegmentCRF
 from kernelcrf.estimators.parameters import declared_parameters
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Settings, fit
@@ -30,6 +30,7 @@ TABLE = np.column_stack((SETS, RNG.integers(3, size=60)))
 
 CASES = {
     "ChainCRF": (ChainCRF(gamma=0.5, random_state=0, C=1.0), SEQUENCES, LABELS),
+    "SegmentCRF": (SegmentCRF(gamma=0.5, random_state=0, C=1.0), SEQUENCES, LABELS),
     "KernelClassifier": (KernelClassifier(gamma=0.5, random_state=0), ROWS, CLASSES),
     "GraphCRF": (GraphCRF(gamma=0.5, random_state=0), GRAPHS, LABELS),
     "MultiLabelCRF": (MultiLabelCRF(gamma=0.5, structure="full", random_state=0), ROWS, SETS),

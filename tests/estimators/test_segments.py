@@ -7,9 +7,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from kernelcrf import ChainCRF, SegmentCRF, load, make_report
+from kernelcrf import ChainCRF, ConformalSpans, SegmentCRF, TemperatureScaling, load, make_report
 from kernelcrf.fitting.laplace import laplace
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
+from kernelcrf.metrics import spans
 
 
 def sequences(n=12, seed=0, n_labels=2, low=3, high=6):
@@ -120,9 +121,9 @@ def test_a_file_restores_the_model(fitted, tmp_path):
 
 
 def test_spans_of_the_likeliest_segmentation_have_its_labels(fitted):
-    for spans, labels in zip(fitted.predict_spans(X), fitted.predict(X), strict=True):
-        assert [label for span in spans for label in [span.label] * (span.end - span.start)] == labels.tolist()
-        assert all(0 <= span.probability <= 1 for span in spans)
+    for found, labels in zip(fitted.predict_spans(X), fitted.predict(X), strict=True):
+        assert [label for span in found for label in [span.label] * (span.end - span.start)] == labels.tolist()
+        assert all(0 <= span.probability <= 1 for span in found)
     best = fitted.predict_spans(X, n_best=2)
     every = fitted.predict_spans(X, threshold=0.001)
     for few, many in zip(best, every, strict=True):
@@ -174,10 +175,7 @@ def test_tags_are_read_and_predicted_as_segments():
 
 
 def test_lists_of_segments_without_gaps_are_labels_of_tokens():
-    y = [
-        [(a, b, int(own[a])) for a, b in itertools.pairwise([0, *(np.flatnonzero(np.diff(own)) + 1), len(own)])]
-        for own in Y
-    ]
+    y = [[tuple(span) for span in spans(own.tolist(), "runs")] for own in Y]
     found, expected = (SegmentCRF("linear", C=1.0).fit(X, own) for own in (y, Y))
     np.testing.assert_array_equal(found.predict_proba(X)[0], expected.predict_proba(X)[0])
     assert found.score(X, y) == expected.score(X, Y)
@@ -239,6 +237,19 @@ def test_the_gap_in_the_whole_space_covers_all_landmarks():
         "rbf", C=1.0, n_components="auto", tol=1e-3, random_state=0, segment_kernel="rbf", max_duration=2
     )
     assert grown.fit(X, Y).certificate_.status == "optimal"
+
+
+def test_probabilities_can_be_calibrated_and_become_sets():
+    crf = SegmentCRF("linear", C=10.0).fit(X, Y)
+    new_X, new_y = sequences(80, seed=1)
+    sets = ConformalSpans(crf, confidence_level=0.8).conformalize(new_X[:40], new_y[:40])
+    found = [{span[:3] for span in own} for own in sets.predict_set(new_X[40:])]
+    truth = [{tuple(span) for span in spans(own.tolist(), "runs")} for own in new_y[40:]]
+    share = np.mean([len(one & other) / len(other) for one, other in zip(found, truth, strict=True)])
+    assert 0.7 < share < 0.95
+    for likelihood in ("labelling", "span"):
+        scaled = TemperatureScaling(crf, likelihood=likelihood).fit(new_X[:40], new_y[:40])
+        assert 0.5 < scaled.temperature_ < 3
 
 
 def test_a_report_describes_it():

@@ -58,7 +58,7 @@ class ConformalSpans(Conformal):
         estimator_with(
             "predict_spans",
             "span_marginals",
-            advice="such as ChainCRF; for TemperatureScaling, pass its estimator_",
+            advice="such as ChainCRF or SegmentCRF; for TemperatureScaling, pass its estimator_",
         ),
     ]
     _: KW_ONLY
@@ -72,10 +72,14 @@ class ConformalSpans(Conformal):
         self._check_is_conformalized()
         self._validate_params("scheme")
         model, X = self._open(X)
-        found: list[list[PredictedSpan]] = model.predict_spans(
-            X, scheme=self.scheme, threshold=least_probability(self.threshold_)
-        )
+        least = least_probability(self.threshold_)
+        found: list[list[PredictedSpan]] = model.predict_spans(X, threshold=least, **self._options)
         return found
+
+    @property
+    def _options(self) -> dict[str, str]:
+        """Return the scheme as an option, if it is given; SegmentCRF, which has segments, takes no scheme."""
+        return {} if self.scheme is None else {"scheme": self.scheme}
 
     def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:
         lengths = [len(one) for one in model.predict_proba(X)]
@@ -86,6 +90,6 @@ class ConformalSpans(Conformal):
         own = [
             spans(labels[a:b], scheme, name="y") if kept else [] for (a, b), kept in zip(ends, complete, strict=True)
         ]
-        p = np.concatenate([np.empty(0), *model.span_marginals(X, own, scheme=self.scheme)])
+        p = np.concatenate([np.empty(0), *model.span_marginals(X, own, **self._options)])
         counts = np.array([len(one) for one in own], int)
         return np.where(p > 0, 1 - p, np.inf), np.repeat(np.arange(len(own)), counts), complete & (counts > 0)

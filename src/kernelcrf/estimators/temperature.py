@@ -84,8 +84,8 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
         if self.posterior == "map":
             if self.likelihood == "span" and not hasattr(self.estimator, "predict_spans"):
                 raise ValueError(
-                    f"likelihood='span' with a {type(self.estimator).__name__}: expected a ChainCRF, which has spans. "
-                    "Use likelihood='labelling' instead"
+                    f"likelihood='span' with a {type(self.estimator).__name__}: expected a ChainCRF or SegmentCRF, "
+                    "which have spans. Use likelihood='labelling' instead"
                 )
             temperature = _minimise(lambda T: -self._likelihood(T, X, y), COLDEST, HOTTEST)
             calibrated = self._divided(temperature)
