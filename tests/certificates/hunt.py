@@ -1,6 +1,7 @@
 """Check many random problems and print a tally.
 
-`python tests/certificates/hunt.py 300 1000` checks the problems of the seeds 300 to 999; -v tells of each find at once.
+`python tests/certificates/hunt.py 300 1000` checks the problems of the seeds 300 to 999; -v tells of each find at once,
+and --segments draws problems of SegmentCRF.
 """
 
 import sys
@@ -13,10 +14,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from certificates.checks import check, draw
+from certificates.segments import SegmentProblem
 
 
-def hunt(seeds, *, loud=False):
-    """Return how the fits ended, and a line for each problem that broke a promise."""
+def hunt(seeds, *, loud=False, draw=draw):
+    """Return how the fits ended, and a line for each problem that broke a promise.
+
+    draw : a function that makes the problem of a seed.
+    """
     tally, broken = Counter(), []
     for seed in seeds:
         problem = draw(seed)
@@ -35,7 +40,9 @@ def hunt(seeds, *, loud=False):
 if __name__ == "__main__":
     low, high = int(sys.argv[1]), int(sys.argv[2])
     start = time.perf_counter()
-    tally, broken = hunt(range(low, high), loud="-v" in sys.argv)
+    tally, broken = hunt(
+        range(low, high), loud="-v" in sys.argv, draw=SegmentProblem if "--segments" in sys.argv else draw
+    )
     for (kind, status), count in sorted(tally.items()):
         print(f"{kind:20} {status:12} {count}")
     print(f"{high - low} problems, {len(broken)} broken, {time.perf_counter() - start:.0f} s")

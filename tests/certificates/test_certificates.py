@@ -4,8 +4,9 @@ import pytest
 
 from certificates.checks import check, draw
 from certificates.hunt import hunt
+from certificates.segments import SegmentProblem
 
-N_PROBLEMS, N_SLICES, SLICE = 60, 40, 500
+N_PROBLEMS, N_SEGMENTS, N_SLICES, SLICE = 60, 30, 40, 500
 FOUND = {
     2351: "landmarks of two kernels grow",
     2839: "a centred label kernel has weights that change no score",
@@ -30,6 +31,13 @@ FOUND = {
 @pytest.mark.parametrize("seed", range(N_PROBLEMS))
 def test_a_certificate_holds(seed, tmp_path):
     problem = draw(seed)
+    print(problem)
+    check(problem, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(N_SEGMENTS))
+def test_a_certificate_of_segments_holds(seed, tmp_path):
+    problem = SegmentProblem(seed)
     print(problem)
     check(problem, tmp_path)
 
