@@ -41,6 +41,10 @@ class SegmentProblem(ChainProblem):
         self.segment_kernel = pick("segment_kernel", None, "linear", "rbf", share=0.4)
         self.pooling = pick("pooling", "mean", "max", "ends", share=0.6)
         super().draw()
+        every = max(e - b for y in self.truth for _, b, e in segments(y))
+        if not self.tail and every > self.D and (self.missing or self._longest() <= self.D):
+            # A sequence that does not count, or whose labels are missing, would be impossible.
+            self.tail = self.dice.replace("tail", True)
 
     def mend(self):
         super().mend()

@@ -187,7 +187,8 @@ class Estimator(ValidatedEstimator, Generic[Model]):
     @property
     def _searches(self) -> dict[str, bool]:
         """Return a dict from parameter names to flags: True if the parameter requests a search with several fits."""
-        return {"C": self._by_evidence}
+        restarts = {"n_restarts": self.n_restarts > 0} if hasattr(self, "n_restarts") else {}
+        return {"C": self._by_evidence} | restarts
 
     def _check_combinations(self) -> None:
         if self.checkpoint is not None:
@@ -200,6 +201,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
             max_iter=int(self.max_iter),
             certify_full=bool(self.certify_full),
             random_state=seed,
+            n_restarts=int(getattr(self, "n_restarts", 0)),
             engine=self._engine,
         )
 

@@ -109,6 +109,9 @@ class ChainCRF(SpanAnswers):
         the weights of the model as prior means; after a fit with `laplace`, they also have the precisions of its
         posterior, and C="auto" is its C. New features and labels have the mean 0 and the variance C. Kernels,
         landmarks and labels of the model stay, and up to `n_components` landmarks join.
+    n_restarts : int
+        Number of further fits from other random starting points, if labels are missing. The objective is then not
+        convex, and the fit with the smallest objective is kept.
     n_jobs : int or None
         Number of threads; -1 uses all cores. Results do not depend on it.
     engine : None or kernelcrf.distributed.DaskEngine

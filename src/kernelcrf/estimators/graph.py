@@ -93,7 +93,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         "exact"; cliques="auto" and cliques of three or more nodes need "exact" or "gibbs".
     structure_tol, min_gain, laplace : as in MultiLabelCRF
     optimize_kernel, n_restarts_optimizer, n_components, pivots : as in ChainCRF
-    solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
+    n_restarts, solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state : as in ChainCRF
+    verbose : as in ChainCRF
 
     Attributes
     ----------

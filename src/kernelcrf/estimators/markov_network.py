@@ -20,7 +20,7 @@ from sklearn.base import DensityMixin
 from kernelcrf.arrays import Array, Floats, Places, UserData
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import NetworkEstimator, interacting_pairs
-from kernelcrf.estimators.parameters import STRUCTURE
+from kernelcrf.estimators.parameters import CATEGORIES, STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.kernels.inputs import InputKernel
@@ -62,7 +62,11 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         Pairs of variables that interact: "auto" learns them by structure search, "full" uses all pairs, "tree" the
         pairs of a Chow-Liu tree, "none" no pair; or a list of pairs.
     structure_tol, min_gain, laplace, solver, tol, max_iter : as in MultiLabelCRF
-    certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
+    categories : "auto" or list
+        The values of each column, in a list with one entry per column: an array of values, or None for the values that
+        occur. A column whose values are given may have only missing values: it is a hidden variable, such as the number
+        of a cluster.
+    n_restarts, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
 
     Attributes
     ----------
@@ -95,6 +99,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     kernel: Annotated[str, either(one_of("delta", *NAMED))] = field(default="delta", kw_only=False)
     gamma: Annotated[float | None, either(positive, nothing, advice="None uses scikit-learn's default")] = None
     structure: Annotated[Any, STRUCTURE] = "auto"
+    categories: Annotated[Any, CATEGORIES] = "auto"
     tol: Annotated[float, SHARE] = 1e-6
 
     _model_type = TableModel
@@ -108,7 +113,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None) -> MarkovNetwork:
         """Fit the model to the rows of X; `sample_weight` has one weight per row, and y is ignored."""
         self._validate_params()
-        reader, labels = TableReader.fit(X)
+        reader, labels = TableReader.fit(X, None if isinstance(self.categories, str) else self.categories)
         weights, labels = only_weighted(read_weights(sample_weight, len(labels), "row"), labels)
         cards = np.array([len(values) for values in reader.categories])
         pairs = interacting_pairs(self.structure, labels, cards, weights)

@@ -62,7 +62,8 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     laplace : bool
         Compute the evidence, which `log_marginal_likelihood` needs.
     optimize_kernel, n_restarts_optimizer, n_components, pivots : as in ChainCRF
-    solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
+    n_restarts, solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state : as in ChainCRF
+    verbose : as in ChainCRF
 
     Attributes
     ----------

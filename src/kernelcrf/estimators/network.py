@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from kernelcrf.arrays import Array, Floats, Inputs, is_sparse
 from kernelcrf.estimators.base import Estimator, Fitted, InputEstimator, Model
-from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
+from kernelcrf.estimators.parameters import N_RESTARTS, OPTIONAL_KERNEL
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.evidence import variances
 from kernelcrf.fitting.fit import Fit
@@ -28,6 +28,7 @@ class NetworkEstimator(Estimator[Model]):
 
     structure_tol: Annotated[float, either(real(least=0))] = 1e-3
     min_gain: Annotated[float | None, either(real(least=0), nothing)] = None
+    n_restarts: Annotated[int, N_RESTARTS] = 0
 
     _structure: ClassVar[str] = "structure"
 

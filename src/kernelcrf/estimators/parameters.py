@@ -80,6 +80,10 @@ PRIOR_VARIANCE_OR_RULE = either(*PRIOR_VARIANCE.constraints, one_of("auto", "evi
 LAPLACE = either(*FLAG.constraints, one_of(DIAGONAL))
 CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict from labels to weights"))
 STORED_DTYPE = either(one_of("float32", "float64"), nothing)
+CATEGORIES = either(
+    one_of("auto"), Constraint("a list with the values of each column, or None for the values that occur", is_listed)
+)
+N_RESTARTS = either(whole(least=0))
 GAMMA = either(one_of("scale", "auto"), *POSITIVE.constraints)
 N_COMPONENTS = either(whole(least=1), nothing, one_of("auto"), advice="None uses every distinct input")
 POSTERIOR = either(one_of("map", "laplace"))

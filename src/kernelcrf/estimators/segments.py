@@ -83,7 +83,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     decoding : "viterbi" or "marginal"
         Whether `predict` returns the likeliest segmentation, or the likeliest label of each token.
     all_possible_states, all_possible_transitions, min_freq, hash_features : as in ChainCRF
-    solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
+    n_restarts, solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state : as in ChainCRF
+    verbose : as in ChainCRF
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ from kernelcrf.answers.weights import data_frame
 from kernelcrf.arrays import Array, Floats, Labels, Places, UserData
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.kernel import KernelEstimator
-from kernelcrf.estimators.parameters import CLASSES, OF_POSTERIORS, POSTERIOR, PRIOR_VARIANCE_OR_RULE
+from kernelcrf.estimators.parameters import CLASSES, N_RESTARTS, OF_POSTERIORS, POSTERIOR, PRIOR_VARIANCE_OR_RULE
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainModel
@@ -46,6 +46,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     all_possible_states: Annotated[bool, FLAG] = False
     all_possible_transitions: Annotated[bool, FLAG] = True
     min_freq: Annotated[float, either(real(least=0))] = 0.0
+    n_restarts: Annotated[int, N_RESTARTS] = 0
     decoding: Annotated[str, either(one_of("viterbi", "marginal"))] = "viterbi"
 
     classes_ = Fitted[Array]("labels.classes")

@@ -49,6 +49,7 @@ class Settings:
     certify_full : whether to compute gap_full, which needs the whole kernel matrix. n_components="auto" always
         computes it.
     random_state : seed of the choice of landmarks, and of the first weights if labels are missing.
+    n_restarts : the number of further runs from other first weights, if labels are missing; the best run counts.
     engine : the threads of this process.
     callback : a function that is called at every iteration with the history so far, or None.
     """
@@ -61,6 +62,7 @@ class Settings:
     max_iter: int = 1000
     certify_full: bool = False
     random_state: Any = None
+    n_restarts: int = 0
     engine: LocalEngine = field(default_factory=LocalEngine)
     callback: Callback = None
 
@@ -189,16 +191,25 @@ def solve(
         assert keep is not None
         keep(Start(maps, layout.split(theta), tuple(history)))
 
-    solution = minimise(
-        objective,
-        find_solver(settings.solver, objective),
-        theta,
-        tol=settings.tol,
-        max_iter=settings.max_iter,
-        callback=settings.callback,
-        keep=None if keep is None else keep_point,
-        earlier=() if start is None else start.history,
-    )
+    def run(theta: Floats) -> Solution:
+        return minimise(
+            objective,
+            find_solver(settings.solver, objective),
+            theta,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            callback=settings.callback,
+            keep=None if keep is None else keep_point,
+            earlier=() if start is None else start.history,
+        )
+
+    solution = run(theta)
+    # A convex objective has one optimum, and a given start is kept.
+    for number in range(settings.n_restarts if start is None and not objective.is_convex else 0):
+        if solution.status == INTERRUPTED:
+            break
+        seed = np.random.default_rng([settings.random_state or 0, number]).integers(np.iinfo(np.int32).max)
+        solution = min(solution, run(first_point(objective, int(seed))), key=lambda own: own.evaluation.value)
     fitted = Fit(problem, features, objective, solution, solution.certificate)
     return with_gap_full(fitted) if settings.certify_full else fitted
 

@@ -6,7 +6,7 @@ than 20 different values, which occur fewer than 5 times on average (FEW_VALUES 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,12 +32,23 @@ class TableReader:
     feature_names: Array | None = None
 
     @classmethod
-    def fit(cls, X: UserData) -> tuple[TableReader, Labels]:
-        """Return a reader for tables with the columns of X, and the array of indices that its `read` returns for X."""
+    def fit(cls, X: UserData, categories: Sequence[UserData] | None = None) -> tuple[TableReader, Labels]:
+        """Return a reader for tables with the columns of X, and the array of indices that its `read` returns for X.
+
+        categories : the values of each column, or None for those that occur; if it is None, this holds for all columns.
+        """
         table = read_table(X, "X")
         _check_shape(table)
         names = read_names("MarkovNetwork", X, "X")
-        reader = cls(tuple(_categories(column, v) for v, column in enumerate(table.T)), names)
+        if categories is not None and len(categories) != table.shape[1]:
+            raise ValueError(
+                f"categories has {len(categories)} entries and X has {table.shape[1]} columns: expected one entry per "
+                "column, an array of its values or None"
+            )
+        given = [None] * table.shape[1] if categories is None else categories
+        columns = enumerate(zip(table.T, given, strict=True))
+        found = (_categories(own, v) if values is None else _given(values, v) for v, (own, values) in columns)
+        reader = cls(tuple(found), names)
         return reader, reader._encode(table)
 
     def read(self, X: UserData) -> Labels:
@@ -95,6 +106,14 @@ def _is_missing(value: object) -> bool:
     return is_missing_value(value) or (isinstance(value, float) and value != value)
 
 
+def _given(values: UserData, v: int) -> Array:
+    """Return the sorted values that a user lists for a column."""
+    found = _categories(np.asarray(list(values), object), v)
+    if len(found) < 2:
+        raise ValueError(f"categories[{v}] is {shown(values)}: expected at least two different values")
+    return found
+
+
 def _categories(column: Array, v: int) -> Array:
     known = [value for value in column.tolist() if not _is_missing(value)]
     try:
@@ -102,7 +121,10 @@ def _categories(column: Array, v: int) -> Array:
     except TypeError:
         raise TypeError(f"X has values in column {v} that cannot be hashed: expected numbers or strings") from None
     if not seen:
-        raise ValueError(f"variable {v} of X has only missing values: expected at least one known value")
+        raise ValueError(
+            f"variable {v} of X has only missing values: expected at least one known value, or all its values in "
+            "categories="
+        )
     try:
         values = np.array(sorted(seen))
     except TypeError:
