@@ -160,7 +160,11 @@ def _matrix(values: UserData, name: str) -> Inputs:
     values = matrix.data if is_sparse(matrix) else matrix
     if not np.isfinite(values).all():
         has_nan = np.isnan(values).any()
-        remedy = "fill in missing values with sklearn.impute" if has_nan else "remove or clip infinite values"
+        remedy = (
+            "fill in missing values with sklearn.impute, since p(y|x) cannot sum out inputs"
+            if has_nan
+            else "remove or clip infinite values"
+        )
         raise ValueError(f"{name} contains {'NaN' if has_nan else 'infinity'}: expected finite numbers; {remedy}")
     return matrix
 
