@@ -135,9 +135,9 @@ def section(results: dict[str, Any]) -> str:
     return f"""## Hidden variables with known truth
 
 Mixtures have {COLUMNS} binary columns, which are independent given a hidden variable with {VALUES} values. Hidden
-chains have {T} steps; each of two hidden states emits one of three symbols. The models get {N} rows without any hidden value,
-and {STARTS} random starts. The adjusted Rand index compares the hidden values with the likeliest ones of each model;
-"truth" has the parameters that the data were drawn with. Means over {sets} data sets; p by Wilcoxon's test.
+chains have {T} steps; each of two hidden states emits one of three symbols. The models get {N} rows without any hidden
+value, and {STARTS} random starts. The adjusted Rand index compares the hidden values with the likeliest ones of each
+model; "truth" has the parameters that the data were drawn with. Means over {sets} data sets; p by Wilcoxon's test.
 
 {common.markdown(head, rows)}
 
