@@ -15,7 +15,7 @@ from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.priors import Prior
+from kernelcrf.priors import Joint, Prior
 from kernelcrf.terms import BIAS_TERM, STEP_TERM, STEPS, TOKEN_TERM, TOKENS, TRANSITION_TERM, Term
 
 ANY = InputKernel("rbf", gamma=1.0)
@@ -73,8 +73,8 @@ def random_objective(
 
 def enumerated_value(objective, theta):
     """P by the definition: sums over all labelings, and over the allowed ones."""
-    mean, lam = prior_arrays(objective.layout)
-    value = 0.5 * np.dot(lam, (theta - mean) ** 2)
+    mean, _ = prior_arrays(objective.layout)
+    value = 0.5 * (theta - mean) @ prior_matrix(objective.layout) @ (theta - mean)
     for partition in objective.partitions:
         s, w = partition.scores(objective.layout, theta)
         chains = partition.chains
@@ -92,13 +92,24 @@ def enumerated_value(objective, theta):
 
 
 def with_prior(objective, seed, *, information=True, size=1.0):
-    """The objective with random prior means, and if asked for precisions, of about two thirds of its weights."""
-    rng, terms = np.random.default_rng(seed), []
+    """The objective with random prior means, and if asked for precisions, of about two thirds of its weights.
+
+    information : True for a precision of each weight, "joint" for a matrix.
+    """
+    rng, terms, n_known = np.random.default_rng(seed), [], 0
+    joint = None
+    if information == "joint":
+        A = rng.normal(size=(objective.layout.size, 8))
+        joint = Joint(A @ A.T)
     for term in objective.layout.terms:
         places = np.arange(term.n * term.k_y.rank) if term.pairs is None else term.pairs.places
         places = places[rng.random(len(places)) < 2 / 3]
-        known = rng.exponential(3.0, len(places)) if information else None
-        terms.append(replace(term, prior=Prior(places, size * rng.normal(size=len(places)), known)))
+        known, rows = rng.exponential(3.0, len(places)) if information else None, None
+        if joint is not None:
+            # The rows of the matrix are in another order than the weights.
+            rows = n_known + rng.permutation(len(places))
+            known, n_known = np.diagonal(joint.matrix)[rows], n_known + len(places)
+        terms.append(replace(term, prior=Prior(places, size * rng.normal(size=len(places)), known, joint, rows)))
     return replace(objective, layout=Layout(tuple(terms)))
 
 
@@ -116,20 +127,37 @@ def prior_arrays(layout):
     return np.array(means), np.array(precisions)
 
 
+def prior_matrix(layout):
+    """The matrix of prior precisions, filled in one pair of weights after the other."""
+    lam = np.diag(prior_arrays(layout)[1])
+    known = []
+    for term in layout.terms:
+        if term.prior is not None and term.prior.joint is not None:
+            places = list(range(term.n * term.k_y.rank)) if term.pairs is None else term.pairs.places.tolist()
+            start = layout.slices[term.name].start
+            pairs = zip(term.prior.places.tolist(), term.prior.rows.tolist(), strict=True)
+            known += [(start + places.index(place), row, term.prior.joint.matrix) for place, row in pairs]
+    for i, row, J in known:
+        for j, column, _ in known:
+            if i != j:
+                lam[i, j] = J[row, column]
+    return lam
+
+
 def dense_optimum(objective):
     """The minimum by full Newton steps with a dense Hessian of the loss, and mean and precision of every weight."""
-    mean, lam = prior_arrays(objective.layout)
+    mean, lam = prior_arrays(objective.layout)[0], prior_matrix(objective.layout)
     plain = replace(objective, layout=Layout(tuple(replace(term, prior=None) for term in objective.layout.terms)))
     theta, own = mean.copy(), plain.layout.times_lam(np.ones(len(mean)))
 
     def value(theta):
-        return plain.evaluate(theta).value + 0.5 * np.dot(lam, (theta - mean) ** 2) - 0.5 * np.dot(own, theta**2)
+        return plain.evaluate(theta).value + 0.5 * (theta - mean) @ lam @ (theta - mean) - 0.5 * np.dot(own, theta**2)
 
     for _ in range(60):
         at = plain.evaluate(theta, curvature=True)
         H = np.column_stack([plain.hessian_product(at, e) for e in np.eye(len(theta))])
-        H[np.diag_indices(len(theta))] += lam - own
-        step, size, here = np.linalg.solve(H, at.gradient - own * theta + lam * (theta - mean)), 1.0, value(theta)
+        H += lam - np.diag(own)
+        step, size, here = np.linalg.solve(H, at.gradient - own * theta + lam @ (theta - mean)), 1.0, value(theta)
         if np.abs(step).max() < 1e-11:
             break
         while value(theta - size * step) > here and size > 1e-6:

@@ -9,13 +9,42 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import cholesky, solve_triangular
 
-from kernelcrf.arrays import Array, Floats
+from kernelcrf.arrays import Array, Floats, Ints
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
-from kernelcrf.terms import OF_INPUT, SEGMENTS, STEPS, TOKENS, Term, cliques_of
+from kernelcrf.terms import OF_INPUT, SEGMENTS, STEPS, TOKENS, Term, cliques_of, times_square
+
+
+@dataclass(frozen=True, eq=False)
+class JointPrecision:
+    """The prior precisions 1/C + J of some weights together, a matrix.
+
+    indices : the indices of these weights in theta.
+    J : the information of earlier data about them.
+    C : their prior variances without this information.
+    """
+
+    indices: Ints
+    J: Floats
+    C: Floats
+
+    @cached_property
+    def factor(self) -> Floats:
+        """Return the lower Cholesky factor of the precisions."""
+        return np.asarray(cholesky(self.J + np.diag(1.0 / self.C), lower=True))
+
+    def solve_factor(self, g: Floats) -> Floats:
+        """Return a vector whose squared norm is g' (1/C + J)^-1 g."""
+        return np.asarray(solve_triangular(self.factor, g, lower=True))
+
+    @property
+    def log_determinant(self) -> float:
+        """Return the logarithm of the determinant of the precisions."""
+        return 2.0 * float(np.log(np.diagonal(self.factor)).sum())
 
 
 @dataclass(frozen=True)
@@ -58,7 +87,33 @@ class Layout:
 
     def times_lam(self, v: Floats) -> Floats:
         """Return the product of v and the Hessian of the penalty: each entry is multiplied by its prior precision."""
-        return np.concatenate([term.times_lam(v[self.slices[term.name]]) for term in self.terms])
+        if self.joint is None:
+            return np.concatenate([term.times_lam(v[self.slices[term.name]]) for term in self.terms])
+        product = v / self.variances
+        product[self.joint.indices] += self.joint.J @ v[self.joint.indices]
+        return product
+
+    @property
+    def lam(self) -> Floats:
+        """Return the prior precision of each weight given all others, the diagonal of the Hessian of the penalty."""
+        return np.concatenate([term.times_lam(np.ones(term.size)) for term in self.terms])
+
+    @property
+    def variances(self) -> Floats:
+        """Return the prior variance C of the term of each weight."""
+        return np.repeat([term.C for term in self.terms], [term.size for term in self.terms])
+
+    @cached_property
+    def joint(self) -> JointPrecision | None:
+        """Return the prior precisions of weights that are not independent under the prior, or None."""
+        priors = [(term, term.prior) for term in self.terms if term.prior is not None and term.prior.joint is not None]
+        if not priors:
+            return None
+        rows = np.concatenate([prior.rows for _, prior in priors if prior.rows is not None])
+        indices = np.concatenate([self.slices[term.name].start + term.prior_indices for term, _ in priors])
+        shared = priors[0][1].joint
+        assert shared is not None
+        return JointPrecision(indices, shared.matrix[np.ix_(rows, rows)], self.variances[indices])
 
     @cached_property
     def mean(self) -> Floats | None:
@@ -95,23 +150,49 @@ class Layout:
 
         gradient : the gradient of the objective without its L1 penalty.
         """
+        if self.joint is not None:
+            return 0.5 * self._squared_joint_norm(gradient)
         slices = [(term, self.slices[term.name]) for term in self.terms]
         return sum(term.gap(theta[own], gradient[own]) for term, own in slices)
 
     def conjugate(self, g: Floats) -> float:
         """Return the largest value of -<g, theta> minus the penalty, over all theta; g is the gradient of the loss."""
+        if self.joint is not None:
+            return 0.5 * self._squared_joint_norm(g) - (0.0 if self.mean is None else float(np.dot(g, self.mean)))
         return sum(term.conjugate(g[self.slices[term.name]]) for term in self.terms)
 
     def squared_norm(self, v: Floats) -> float:
         """Return the sum over weights of lam v^2, where lam are prior precisions."""
+        if self.joint is not None:
+            return float(np.dot(v, self.times_lam(v)))
         return float(sum(term.squared_norm(v[self.slices[term.name]]) for term in self.terms))
 
     def squared_dual_norms(self, g: Floats) -> dict[str, float]:
         """Return the sum of g^2 / lam for each term, where lam are prior precisions and g its part of the gradient.
 
-        Changing the weights of a term can lower the objective by at most half of this number (Lemma 9 of the paper).
+        Changing the weights of a term can lower the objective by at most half of this number (Lemma 9 of the paper). If
+        weights are not independent under the prior, the result is the upper bound C |g|^2.
         """
+        if self.joint is not None:
+            return {term.name: times_square(term.C, g[self.slices[term.name]]) for term in self.terms}
         return {term.name: term.squared_dual_norm(g[self.slices[term.name]]) for term in self.terms}
+
+    def _squared_joint_norm(self, g: Floats) -> float:
+        """Return g' lam^-1 g for the matrix lam of prior precisions."""
+        assert self.joint is not None
+        others = g.copy()
+        others[self.joint.indices] = 0.0
+        inner = self.joint.solve_factor(g[self.joint.indices])
+        return times_square(1.0, others * np.sqrt(self.variances)) + times_square(1.0, inner)
+
+    @property
+    def log_determinant(self) -> float:
+        """Return the logarithm of the determinant of the matrix of prior precisions."""
+        if self.joint is None:
+            return float(np.log(self.lam).sum())
+        others = np.ones(self.size, bool)
+        others[self.joint.indices] = False
+        return self.joint.log_determinant - float(np.log(self.variances[others]).sum())
 
     def split(self, theta: Floats) -> dict[str, Floats]:
         """Return the weights of each term, by its name, in the shape of the term; the arrays are views of theta."""

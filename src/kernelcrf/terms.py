@@ -24,6 +24,8 @@ and a precision lam_i = 1/C + information_i, where the information is what earli
 negative log prior and the gap of Lemma 9, with the gradient g of the whole objective, are
 
     sum_i lam_i/2 (theta_i - mu_i)^2,      sum_i g_i^2 / (2 lam_i).
+
+If the information is a matrix J, the precisions are the matrix 1/C + J, and `Layout` has the formulas.
 """
 
 from __future__ import annotations
@@ -146,15 +148,22 @@ class Term:
 
     @cached_property
     def precision(self) -> Floats | None:
-        """Return the prior precision lam of each weight, or None if all are 1 / C."""
+        """Return the prior precision lam of each weight given all others, or None if all are 1 / C."""
         if self.prior is None or self.prior.information is None:
             return None
         return 1.0 / self.C + self._place(self.prior.information)
 
     def _place(self, values: Floats) -> Floats:
         """Return one number per weight, given those of the weights of the prior; all others are 0."""
+        full = np.zeros(self.size)
+        full[self.prior_indices] = values
+        return full
+
+    @cached_property
+    def prior_indices(self) -> Ints:
+        """Return the indices of the weights that the prior has, among all weights of the term."""
         assert self.prior is not None
-        places, full = self.prior.places, np.zeros(self.size)
+        places = self.prior.places
         if self.pairs is not None:
             places = np.searchsorted(self.pairs.places, places)
             if (places == self.size).any() or (self.pairs.places[places] != self.prior.places).any():
@@ -162,8 +171,7 @@ class Term:
                     f"term {self.name!r} has no weights for some pairs of its prior: expected all pairs that have a "
                     "weight in the earlier model"
                 )
-        full[places] = values
-        return full
+        return places
 
     def times_lam(self, v: Floats) -> Floats:
         """Return v with each entry multiplied by the prior precision of its weight."""

@@ -107,8 +107,9 @@ class ChainCRF(SpanAnswers):
     prior : None, a fitted ChainCRF, or the path of its file
         Model whose posterior is the prior of this fit, so that its training data need not be read again. Weights have
         the weights of the model as prior means; after a fit with `laplace`, they also have the precisions of its
-        posterior, and C="auto" is its C. New features and labels have the mean 0 and the variance C. Kernels,
-        landmarks and labels of the model stay, and up to `n_components` landmarks join.
+        posterior, and C="auto" is its C. Prefer laplace=True for kernels with landmarks. New features and labels have
+        the mean 0 and the variance C. Kernels, landmarks and labels of the model stay, and up to `n_components`
+        landmarks join.
     n_restarts : int
         Number of further fits from other random starting points, if labels are missing. The objective is then not
         convex, and the fit with the smallest objective is kept.

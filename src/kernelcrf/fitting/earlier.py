@@ -1,10 +1,11 @@
 """The prior that an earlier model determines for a new fit, so that its data need not be read again.
 
 Under Laplace's approximation, the posterior of the weights theta given the earlier data is N(theta_old, H^-1), where
-H = 1/C + H_L is the Hessian of the earlier objective. By Bayes' rule, this posterior is the prior of the new fit. Only
-the diagonal of H is used: weight i has the prior mean theta_old_i and the precision lam_i = 1/C + information_i, where
-the information is entry i of the diagonal of H_L. If the earlier model has no posterior, the information is 0, and the
-new weights stay as near to the old ones as C demands.
+H = 1/C + H_L is the Hessian of the earlier objective. By Bayes' rule, this posterior is the prior of the new fit: its
+mean is theta_old, and its precisions are 1/C + J with the information J = H_L. If the earlier model has its whole
+Hessian, J is a matrix. Otherwise, only the diagonal of H_L is known, and the weights are independent under the prior:
+weight i has the precision lam_i = 1/C + information_i. If the earlier model has no posterior, the information is 0, and
+the new weights stay as near to the old ones as C demands.
 
 Weights that the earlier model does not have, those of new features and of new labels, have the mean 0 and the
 precision 1/C.
@@ -25,7 +26,7 @@ from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.laplace import FactoredPosterior, PartialPosterior, Posterior
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.layout import Layout
-from kernelcrf.priors import Prior
+from kernelcrf.priors import Joint, Prior
 from kernelcrf.terms import STEPS, Term
 
 
@@ -82,6 +83,7 @@ class Earlier:
         of_weights = information(self.layout, self.posterior)
         means = self.layout.split(self.theta)
         infos = None if of_weights is None else self.layout.split(of_weights)
+        joint = joint_information(self.layout, self.posterior)
         found, before = [], {term.name: term for term in self.layout.terms}
         for term in terms:
             if term.name not in before:
@@ -90,7 +92,8 @@ class Earlier:
             k_y, places = before[term.name].k_y, _places(before[term.name], term, self.labels)
             order = np.argsort(places)
             info = None if infos is None else infos[term.name].ravel()[order]
-            prior = Prior(places[order], means[term.name].ravel()[order], info)
+            rows = None if joint is None else self.layout.slices[term.name].start + order
+            prior = Prior(places[order], means[term.name].ravel()[order], info, joint, rows)
             found.append(replace(term, k_y=term.k_y if k_y.is_identity else k_y, prior=prior))
         return found
 
@@ -103,8 +106,17 @@ def information(layout: Layout, posterior: Posterior | None) -> Floats | None:
     """
     if posterior is None:
         return None
-    lam = np.concatenate([np.full(term.size, 1.0 / term.C) for term in layout.terms])
-    return np.asarray(np.maximum(_precisions(posterior) - lam, 0.0))
+    return np.asarray(np.maximum(_precisions(posterior) - 1.0 / layout.variances, 0.0))
+
+
+def joint_information(layout: Layout, posterior: Posterior | None) -> Joint | None:
+    """Return the matrix J = H - 1/C if the posterior has the whole Hessian H, else None."""
+    if not isinstance(posterior, FactoredPosterior):
+        return None
+    G = posterior.G / posterior.scale[:, None]
+    J = G @ G.T
+    J[np.diag_indices(len(J))] -= 1.0 / layout.variances
+    return Joint(J)
 
 
 def _precisions(posterior: Posterior) -> Floats:

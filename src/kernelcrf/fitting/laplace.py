@@ -195,10 +195,10 @@ def laplace(
             "Set laplace=False, and choose C and the kernel without the evidence"
         )
     if diagonal:
-        lam, d = objective.layout.times_lam(np.ones(objective.layout.size)), curvature_diagonal(objective, at)
+        lam, d = objective.layout.lam, curvature_diagonal(objective, at)
         posterior, shares = DiagonalPosterior(at.theta, 1 / np.sqrt(lam + d)), d / (lam + d)
         return Laplace(-at.value - 0.5 * float(np.log1p(d / lam).sum()), 0.0, float(shares.sum()), posterior, shares)
-    reduced = _drop_unseen(objective)
+    reduced = _drop_unseen(objective) if objective.layout.joint is None else None
     if reduced is not None:
         fewer, kept = reduced
         own = fewer.evaluate(at.theta[kept])
@@ -262,7 +262,9 @@ def hessian(objective: Objective, at: Evaluation) -> Floats:
         name, blocks = covariances
         n_labels, n = blocks.shape[0], blocks.shape[2]
         H[layout.slices[name], layout.slices[name]] = blocks.transpose(2, 0, 3, 1).reshape(n * n_labels, -1)
-        H[np.diag_indices(layout.size)] += layout.times_lam(np.ones(layout.size))
+        H[np.diag_indices(layout.size)] += layout.lam if layout.joint is None else 1.0 / layout.variances
+        if layout.joint is not None:
+            H[np.ix_(layout.joint.indices, layout.joint.indices)] += layout.joint.J
         return H
     for k in range(layout.size):
         unit[k] = 1.0
@@ -286,8 +288,12 @@ def _exact(objective: Objective, at: Evaluation) -> Laplace:
         )
     G = _factor(A)
     posterior = FactoredPosterior(at.theta, scale, G)
-    log_determinant = 2.0 * float(np.log(np.diagonal(G)).sum())
-    return Laplace(-at.value - 0.5 * log_determinant, 0.0, posterior.determined(slice(None)), posterior)
+    log_determinant, gamma = 2.0 * float(np.log(np.diagonal(G)).sum()), posterior.determined(slice(None))
+    if objective.layout.joint is not None:
+        log_determinant -= objective.layout.log_determinant + 2.0 * float(np.log(scale).sum())
+        products = map(objective.layout.times_lam, posterior.covariance(slice(None)))
+        gamma = len(scale) - sum(float(product[k]) for k, product in enumerate(products))
+    return Laplace(-at.value - 0.5 * log_determinant, 0.0, gamma, posterior)
 
 
 def _factor(A: Floats) -> Floats:
@@ -321,9 +327,11 @@ def _stochastic(
         traces[k] = layout.size * found.quadrature(np.log)
         drawn[k] = M.back(found.apply(lambda values: 1 / np.sqrt(values)))
         # E |z|^2 = size: if the data say nothing, z and the scaled draw have the same length and cancel.
-        gammas[k] = np.dot(z, z) - np.square(drawn[k] / scale).sum()
+        own = np.square(drawn[k] / scale).sum() if layout.joint is None else layout.squared_norm(drawn[k])
+        gammas[k] = np.dot(z, z) - own
         shares += (np.square(z) - np.square(drawn[k] / scale)) / n_draws
-    log_determinant = traces.mean() + M.log_determinant + 2.0 * np.log(scale).sum()
+    prior = 2.0 * np.log(scale).sum() if layout.joint is None else -layout.log_determinant
+    log_determinant = traces.mean() + M.log_determinant + prior
     error = 0.5 * traces.std(ddof=1) / np.sqrt(n_draws)
     evidence = -at.value - 0.5 * float(log_determinant)
     return Laplace(evidence, float(error), float(gammas.mean()), SampledPosterior(at.theta, drawn), shares)
@@ -331,4 +339,4 @@ def _stochastic(
 
 def prior_scale(layout: Layout) -> Floats:
     """Return the prior standard deviation of each weight, which is sqrt(C) unless an earlier model determines it."""
-    return np.asarray(1 / np.sqrt(layout.times_lam(np.ones(layout.size))))
+    return np.asarray(1 / np.sqrt(layout.lam))

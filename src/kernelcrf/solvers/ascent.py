@@ -45,6 +45,7 @@ class Ascent:
     etas : the step size of each sequence.
     gaps : the duality gap of each sequence before its last ascent step, measured or estimated.
     gap : the sum of `gaps` after the last pass over all sequences.
+    known_value : the value of the dual objective, or None if it was not computed since the last step.
 
     If the model does not score transitions, w, b and q are empty.
     """
@@ -65,6 +66,7 @@ class Ascent:
     etas: Floats
     gaps: Floats
     gap: float = np.inf
+    known_value: float | None = None
 
     @classmethod
     def of(cls, objective: Objective, start: Floats) -> Ascent | None:
@@ -112,6 +114,11 @@ class Ascent:
     @property
     def value(self) -> float:
         """Return the value of the dual objective at this point."""
+        if self.known_value is None:
+            self.known_value = self._compute_value()
+        return self.known_value
+
+    def _compute_value(self) -> float:
         layout = self.objective.layout
         states, transitions = _divide(layout)
         if layout.mean is not None:
@@ -128,7 +135,7 @@ class Ascent:
         states, transitions = _divide(layout)
         ends = np.cumsum([term.n for term in states])[:-1]
         parts = zip(states, np.split(self.W[:, : self.p.shape[1]], ends), strict=True)
-        found = {term.name: term.pack(part * _scale(term, states)) for term, part in parts}
+        found = {term.name: term.pack(part) * _scale(term, states) for term, part in parts}
         return layout.join(found | {term.name: term.pack(self.w) for term in transitions})
 
     def climb(self, rng: np.random.Generator, tol: float) -> float:
@@ -162,6 +169,7 @@ class Ascent:
         precise = self.kept[0].dtype == np.float64
         data = (partition.chains.offsets, self.rows, *self.sparse, weights, legal, *penalties, *self.kept, precise)
         state = (self.V, self.W, self.v, self.w, self.a, self.b, self.p, self.q, self.entropies, self.etas, self.gaps)
+        self.known_value = None
         loops.visit(order, measure, *data, *state)
 
     def report(self, progress: Progress) -> None:

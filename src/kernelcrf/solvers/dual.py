@@ -87,9 +87,10 @@ class Dual:
         """Return whether this solver can minimise the objective.
 
         It needs sequences in this process, observed labels, sparse features, label_kernel="delta", and transitions that
-        do not depend on inputs. With an L1 penalty, all terms that score tokens must have the same C.
+        do not depend on inputs. With an L1 penalty, all terms that score tokens must have the same C. Weights must be
+        independent under the prior.
         """
-        if not objective.is_convex or len(objective.partitions) != 1:
+        if not objective.is_convex or len(objective.partitions) != 1 or objective.layout.joint is not None:
             return False
         partition, terms = objective.partitions[0], objective.layout.terms
         if not isinstance(partition, ChainPartition):
