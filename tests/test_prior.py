@@ -13,7 +13,7 @@ from kernelcrf.fitting.leave_one_out import leave_one_out
 from kernelcrf.priors import Prior
 from kernelcrf.solvers import LBFGS, BlockJacobi, Dual, Newton, NewtonCG, Subspace
 from kernelcrf.solvers.ascent import Ascent
-from kernelcrf.solvers.loop import first_point, minimise
+from kernelcrf.solvers.loop import minimise
 from kernelcrf.solvers.preconditioners import Preconditioning
 from objectives import dense_optimum, enumerated_value, prior_arrays, prior_matrix, random_objective, with_prior
 from solvers.test_dual import sparse_objective

@@ -26,7 +26,8 @@ from kernelcrf.fitting.corpus import Problem, WholeGap, input_of, sharing_inputs
 from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
 from kernelcrf.solvers import Record, Solution, Solver, find_solver
-from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STALLED, STATIONARY, first_point, minimise
+from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STALLED, STATIONARY, minimise
+from kernelcrf.solvers.starts import FAR, first_point
 from kernelcrf.terms import Term
 
 Callback = Callable[[Sequence[Record]], None] | None
@@ -209,7 +210,8 @@ def solve(
         if solution.status == INTERRUPTED:
             break
         seed = np.random.default_rng([settings.random_state or 0, number]).integers(np.iinfo(np.int32).max)
-        solution = min(solution, run(first_point(objective, int(seed))), key=lambda own: own.evaluation.value)
+        theta = first_point(objective, int(seed), FAR)
+        solution = min(solution, run(theta), key=lambda own: own.evaluation.value)
     fitted = Fit(problem, features, objective, solution, solution.certificate)
     return with_gap_full(fitted) if settings.certify_full else fitted
 

@@ -1,4 +1,4 @@
-"""The run of a solver: its starting point, its history, when it stops, and a loop that several solvers share.
+"""The run of a solver: its history, when it stops, and a loop that several solvers share.
 
 Let P be the objective. If P is convex, each evaluated point gives a lower bound on the minimum of P. The certified gap
 is P minus the largest of these bounds, and a run ends as soon as the gap is at most `tol` |P|. Every starting point
@@ -6,10 +6,6 @@ leads to the same optimum.
 
 If labels are missing, P is not convex and has no such bound. A run then ends if sum_k |g_k|^2 / (2 lam_k) is small
 enough, where g_k is the gradient and lam_k the regularisation of term k. Its status is "stationary", never "optimal".
-
-Zero is a bad starting point if labels are missing, because it can be a saddle point: labels that occur in the data in
-the same way have equal gradients there, and descent never separates them. The run therefore starts at a random point.
-This point is drawn from the prior, and moved towards zero until P is at most 10 % larger than at zero.
 """
 
 from __future__ import annotations
@@ -20,9 +16,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from sklearn.utils import check_random_state
 
-from kernelcrf.arrays import Floats, Seed
+from kernelcrf.arrays import Floats
 from kernelcrf.certificate import ROUNDING, Certificate
 from kernelcrf.engines.local import single_threaded_blas
 from kernelcrf.objective import Evaluation, Objective
@@ -32,9 +27,6 @@ from kernelcrf.validation import POSITIVE, either, validated, whole
 OPTIMAL, STATIONARY = "optimal", "stationary"
 OUT_OF_ITERATIONS = "max_iter"
 STALLED, INTERRUPTED = "stalled", "interrupted"
-
-RISE = 0.1
-MOST_HALVINGS = 60
 
 
 @dataclass(frozen=True)
@@ -243,28 +235,6 @@ def refuse_l1(objective: Objective) -> None:
             "l1 > 0 makes the objective not differentiable, which this solver needs: use solver='auto', 'dual' or "
             "'lbfgs', or set l1=0"
         )
-
-
-def first_point(objective: Objective, random_state: Seed = None) -> Floats:
-    """Return the first point of a new fit: the prior mean, or a random point if it is 0 and P is not convex."""
-    zero, mean = np.zeros(objective.layout.size), objective.layout.mean
-    if objective.is_convex or mean is not None:
-        return zero if mean is None else mean
-    rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    drawn = {}
-    for term in objective.layout.terms:
-        # For a label kernel A A', A' A z has no part that is penalised without changing a score.
-        scores = term.k_y.expand(rng.standard_normal(term.shape))
-        drawn[term.name] = np.sqrt(term.C) * term.k_y.adjoint(scores)
-    direction, step = objective.layout.join(drawn), 1.0
-    with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        at = objective.evaluate(zero)
-        ray = objective.ray(at, direction)
-        for _ in range(MOST_HALVINGS):
-            if ray.along(step)[0] <= (1 + RISE) * at.value:
-                return np.asarray(step * direction)
-            step /= 2
-    return zero
 
 
 @validated(tol=POSITIVE, max_iter=either(whole(least=0)))
