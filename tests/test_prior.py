@@ -15,6 +15,7 @@ from kernelcrf.solvers import LBFGS, BlockJacobi, Dual, Newton, NewtonCG, Subspa
 from kernelcrf.solvers.ascent import Ascent
 from kernelcrf.solvers.loop import minimise
 from kernelcrf.solvers.preconditioners import Preconditioning
+from kernelcrf.solvers.starts import first_point
 from objectives import dense_optimum, enumerated_value, prior_arrays, prior_matrix, random_objective, with_prior
 from solvers.test_dual import sparse_objective
 
