@@ -2,9 +2,9 @@
 Phases that last: segments of the sunspot cycle
 ================================================
 
-The number of sunspots rises for three to six years and then falls for five to eight. A chain knows how likely a phase
-is to end, but not how long it has lasted: its durations are geometric, so that a phase of one year is the likeliest.
-:class:`~kernelcrf.SegmentCRF` scores whole phases, and learns how long they last.
+The number of sunspots usually rises for three to six years and then falls for five to eight. A chain knows how likely
+a phase is to end, but not how long it has lasted: its durations are geometric, so that a phase of one year is the
+likeliest. :class:`~kernelcrf.SegmentCRF` scores whole phases, and learns how long they last.
 """
 
 # %%
@@ -40,12 +40,13 @@ for name, model in {"chain": chain, "segments": segments}.items():
     print(f"{name:9} {model.score(X_new, y_new):.2f} of the years right, log-probability {p:.2f} per year")
 
 # %%
-# The scores of durations, in years: short phases are unlikely, and falling takes longer than rising.
+# The scores of durations, in years: short phases are unlikely, and four years are more likely for rising than for
+# falling.
 print(segments.duration_table().round(1).T.to_string())
 
 # %%
-# The phases that each model predicts, each with the probability that a phase starts and ends in exactly these years,
-# and the probability of "rising" in each year as a line.
+# The predicted phases, each with the probability that it starts and ends in exactly these years; the line is the
+# probability of "rising" in each year.
 fig, (top, *rows) = plt.subplots(4, 1, figsize=(10, 6), sharex=True, height_ratios=(2, 1, 1, 1))
 top.plot(years[~old], spots[~old], color="#555555")
 top.set(ylabel="sunspots", xlim=(1899.5, 2008.5))

@@ -187,6 +187,9 @@ def test_a_function_describes_segments():
 
     crf = SegmentCRF(C=10.0, segment_kernel="linear", pooling=describe, max_duration=3).fit(WORDS, TAGS)
     assert [own.tolist() for own in crf.predict(WORDS)] == TAGS
+    assert crf.segment_coef_.shape[1] == 3
+    with pytest.raises(ValueError, match="expected a fitted ChainCRF"):
+        ChainCRF(prior=crf).fit(WORDS, TAGS)
     with pytest.raises(TypeError, match="pooling is a function"):
         crf.save("unused.kcrf")
     with pytest.raises(ValueError, match="lengths was passed"):
@@ -270,6 +273,7 @@ def test_a_report_describes_it():
         ({}, [["B-x", "E-x"]] * 12, "has the tag 'E-x': expected IOB2"),
         ({"durations": "geometric"}, Y, "durations='geometric': expected"),
         ({"pooling": "median"}, Y, "pooling='median': expected"),
+        ({"pooling": "max"}, Y, "pooling='max' cannot be combined with segment_kernel=None"),
     ],
 )
 def test_what_cannot_be_is_refused(options, y, text):

@@ -34,10 +34,13 @@ PRIOR = either(
 
 def model_of(prior: Any) -> ChainModel | None:
     """Return the model of the parameter `prior`: a fitted ChainCRF, or the path of a model file; None for None."""
-    if prior is None or isinstance(prior, ChainModel):
+    if prior is None:
         return prior
-    if isinstance(getattr(prior, "model_", None), ChainModel):
-        return prior.model_  # type: ignore[no-any-return]
+    model = getattr(prior, "model_", prior)
+    if type(model) is ChainModel:
+        return model
+    if isinstance(model, ChainModel):
+        raise ParameterError(f"prior={shown(prior)}: expected a fitted ChainCRF, or the path of its file")
     try:
         if os.fspath(prior).endswith(SUFFIX):
             return from_crfsuite(read_model(prior))

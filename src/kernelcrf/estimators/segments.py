@@ -46,18 +46,18 @@ MOST_DURATIONS = 50
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SegmentCRF(SequenceEstimator[SegmentModel]):
-    """Semi-Markov conditional random field: labels last, and segments as a whole have scores.
+    """Semi-Markov conditional random field, which scores whole segments and how long they last.
 
     X is a list of sequences, as in ChainCRF. y is a list of label sequences, or of lists of segments (start, end,
     label). If the labels are IOB2 tags, such as B-PER, I-PER and O, a segment starts at each B; otherwise, each run of
-    equal labels is a segment. None is a missing label.
+    equal labels is a segment. Missing labels and sets of labels are as in ChainCRF.
 
     Parameters
     ----------
     kernel, gamma, degree, coef0 : as in ChainCRF
         Kernel of the inputs of tokens.
     max_duration : int or None
-        The number of tokens up to which each duration has a score. None is the longest segment of y, but at most 50.
+        The longest duration, in tokens, that has a score of its own. None is the longest segment of y, but at most 50.
     durations : "smooth", "free" or None
         How durations are scored: by a smooth function of the duration for each label, by a free score for each duration
         and label, or not at all.
@@ -65,20 +65,21 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         Whether segments may be longer than `max_duration`. Each further token then has a score, which depends on the
         label, so that long durations have a geometric tail.
     ends : bool
-        Whether the inputs of the first and of the last token of a segment have functions of their own.
+        Whether the first and the last token of a segment have their own functions of the inputs, on top of those of
+        every token.
     segment_kernel : None, str, callable or kernel of sklearn.gaussian_process
         Kernel of the inputs of whole segments, or None if segments have no inputs. All segments of up to `max_duration`
-        tokens have an input, so that memory and time grow with `max_duration`. Longer segments have the input of their
-        first tokens.
+        tokens have an input, so that memory and time grow with `max_duration`. Of longer segments, only the first
+        `max_duration` tokens are used.
     pooling : "mean", "max", "ends" or callable
         How the input of a segment is computed from the inputs of its tokens: their mean, their maximum, or the inputs
-        of its first and last token. A function is called with a sequence of X, the first token and the token after the
-        last one, and returns a feature dict, a list of feature names, or a vector.
+        of its first and last token. A function is called as f(x, start, end) with a sequence x of X and the indices of
+        its first token and of the token after the last one. It returns a feature dict, a list of names, or a vector.
     C, optimize_kernel, n_restarts_optimizer, n_components, pivots, label_kernel, fit_intercept : as in ChainCRF
     boundaries : bool
-        Whether the labels of the first and the last token of a sequence have scores.
+        Whether the labels that start and that end a sequence have scores.
     constraints : None or pairs of labels
-        Which labels of segments may follow each other.
+        The allowed pairs of labels of neighbouring segments, (from, to), as in ChainCRF; all others are forbidden.
     classes, class_weight, laplace : as in ChainCRF
     decoding : "viterbi" or "marginal"
         Whether `predict` returns the likeliest segmentation, or the likeliest label of each token.
@@ -93,7 +94,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     duration_scores_ : (max_duration, L), the score of each duration, from one token on.
     tail_scores_ : (L,), the score of each further token of a longer segment; -inf if tail=False.
     coef_ : weights of the inputs of tokens, one column per label of segments.
-    transitions_ : (L, L), scores of steps from one segment to the next, [from, to].
+    segment_coef_ : weights of the inputs of segments, one column per label of segments; None without `segment_kernel`.
+    transitions_ : (L, L), scores of transitions between consecutive segments, [from, to].
     intercept_, start_scores_, end_scores_, landmarks_, landmark_positions_, C_, kernel_ : as in ChainCRF
     log_marginal_likelihood_error_, certificate_, n_iter_, objective_curve_, gap_curve_, metadata_ : as in ChainCRF
     n_features_in_, feature_names_in_ : number and names of the columns; names only after a fit to data frames.
@@ -147,6 +149,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     segment_labels_ = Fitted[list[UserData]]("column_labels")
     duration_scores_ = Fitted[Floats]("duration_scores")
     tail_scores_ = Fitted[Floats]("tail_scores")
+    segment_coef_ = Fitted[Floats | None]("segment_coef")
 
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None, lengths: UserData = None) -> Self:
         """Fit the model to labelled sequences; `sample_weight` has one weight per sequence."""
@@ -191,6 +194,11 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             pooling=None if pooled is None else self.pooling,
         )  # fmt: skip
         return self
+
+    def _check_combinations(self) -> None:
+        super()._check_combinations()
+        advice = "pooling makes inputs of segments, which need a kernel; set segment_kernel, such as 'linear'"
+        self._exclude("pooling", {"segment_kernel": self.segment_kernel is None and self.pooling != "mean"}, advice)
 
     def _longest(self, data: LabelledSequences, spec: SegmentLabels) -> int:
         """Return the number of durations that have scores of their own."""

@@ -172,6 +172,11 @@ class SegmentModel(ChainModel):
         return self._expand(DURATION_TERM).reshape(-1, L) if known else np.zeros((self.longest, L))
 
     @cached_property
+    def segment_coef(self) -> Floats | None:
+        """Return the weights of the inputs of whole segments, one row per feature; None if segments have no inputs."""
+        return self._expand(SEGMENT_TERM) if SEGMENT_TERM in self.maps else None
+
+    @cached_property
     def tail_scores(self) -> Floats:
         """Return the score of each further token of longer segments, one per label; -inf if they are forbidden."""
         return self._constant(TAIL_TERM) if self.tail else np.full(len(self.spec.types), -np.inf)
