@@ -112,7 +112,9 @@ def of_methods(models, folder):
         yield "KernelClassifier.uncertainty", name, silent(rows.uncertainty, name, ROWS[:2], **draws)
     for name in ("k", "strategy", "cost", "random_state"):
         yield "ChainCRF.select_for_labelling", name, of(chain.select_for_labelling, name, X, k=1, random_state=0)
-    for model, data in ((chain, X[:1]), (graph, GRAPHS[:1]), (sets, ROWS[:1])):
+    for name in ("threshold", "n_best"):
+        yield "SegmentCRF.predict_spans", name, silent(models["segments"].predict_spans, name, X[:1])
+    for model, data in ((chain, X[:1]), (models["segments"], X[:1]), (graph, GRAPHS[:1]), (sets, ROWS[:1])):
         where = type(model).__name__
         yield f"{where}.decode", "n_best", silent(model.decode, "n_best", data)
         for name in draws:
@@ -200,5 +202,5 @@ def plotted(display, name):
 
 def models():
     """Return a fitted model of each kind."""
-    names = dict(zip(FITS, ("chain", "rows", "graph", "sets", "table"), strict=True))
+    names = dict(zip(FITS, ("chain", "segments", "rows", "graph", "sets", "table"), strict=True))
     return {names[cls]: cls(**given, laplace=True).fit(*data) for cls, (given, data) in FITS.items()}

@@ -81,7 +81,11 @@ LAPLACE = either(*FLAG.constraints, one_of(DIAGONAL))
 CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict from labels to weights"))
 STORED_DTYPE = either(one_of("float32", "float64"), nothing)
 CATEGORIES = either(
-    one_of("auto"), Constraint("a list with the values of each column, or None for the values that occur", is_listed)
+    one_of("auto"),
+    Constraint(
+        "a list with the values of each column, or None for the values that occur",
+        lambda given: is_listed(given) and all(values is None or is_listed(values) for values in given),
+    ),
 )
 N_RESTARTS = either(whole(least=0))
 GAMMA = either(one_of("scale", "auto"), *POSITIVE.constraints)

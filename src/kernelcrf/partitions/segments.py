@@ -29,7 +29,7 @@ from kernelcrf.terms import DURATIONS, FIRSTS, LASTS, SEGMENTS, STEPS, TAILS, Te
 
 @dataclass(frozen=True, eq=False)
 class SegmentRules:
-    """Which segmentations are possible, for L labels.
+    """The rules that say which segmentations are possible, for L labels.
 
     longest : the number D of durations that have scores of their own.
     tail : whether segments may be longer than D.

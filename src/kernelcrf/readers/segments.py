@@ -30,7 +30,7 @@ OUTSIDE = "O"
 
 
 class KnownSegments(NamedTuple):
-    """What labels of tokens say about the segments.
+    """Knowledge of the segments that the labels of tokens give.
 
     observed : all segments, or None if some labels are missing.
     opens, continues : one row per token and one column per label of segments, whether the token may be the first, or a
