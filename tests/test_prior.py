@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kernelcrf.certificate import entropy_side, gradient_side, look_ahead
 from kernelcrf.fitting.laplace import laplace, prior_scale
 from kernelcrf.fitting.leave_one_out import leave_one_out
+from kernelcrf.layout import JointPrecision
 from kernelcrf.priors import Prior
 from kernelcrf.solvers import LBFGS, BlockJacobi, Dual, Newton, NewtonCG, Subspace
 from kernelcrf.solvers.ascent import Ascent
@@ -217,3 +218,14 @@ def test_pairs_that_the_prior_needs_are_not_left_out():
     fewer = replace(term, pairs=term.pairs.select(np.arange(term.pairs.size) % 2 == 0))
     with pytest.raises(ValueError, match="no weights for some pairs of its prior"):
         _ = fewer.mean
+
+
+def test_rounding_errors_of_the_information_do_not_matter():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(6, 2))
+    C, negative = 1e12, np.linalg.qr(np.column_stack([A, rng.normal(size=(6, 4))]))[0][:, -1]
+    precision = JointPrecision(np.arange(6), A @ A.T - 1e-9 * np.outer(negative, negative), np.full(6, C))
+    assert np.isfinite(precision.factor).all()
+    g = A @ [1.0, 2.0]
+    exact = g @ np.linalg.solve(A @ A.T + np.eye(6) / C, g)
+    assert np.square(precision.solve_factor(g)).sum() == pytest.approx(exact, rel=1e-3)

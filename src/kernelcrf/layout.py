@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
 
 from kernelcrf.arrays import Array, Floats, Ints
 from kernelcrf.basis.pairs import Pairs
@@ -34,8 +34,18 @@ class JointPrecision:
 
     @cached_property
     def factor(self) -> Floats:
-        """Return the lower Cholesky factor of the precisions."""
-        return np.asarray(cholesky(self.J + np.diag(1.0 / self.C), lower=True))
+        """Return the lower Cholesky factor of the precisions.
+
+        All eigenvalues are at least 1 / C in exact arithmetic. If rounding errors of J make some negative, they are
+        set to the least 1 / C.
+        """
+        lam = self.J + np.diag(1.0 / self.C)
+        try:
+            return np.asarray(cholesky(lam, lower=True))
+        except LinAlgError:
+            values, Q = eigh(lam)
+            R = np.linalg.qr((Q * np.sqrt(np.maximum(values, 1.0 / self.C.max()))).T, mode="r")
+            return np.asarray((R * np.sign(np.diagonal(R))[:, None]).T)
 
     def solve_factor(self, g: Floats) -> Floats:
         """Return a vector whose squared norm is g' (1/C + J)^-1 g."""
