@@ -379,3 +379,21 @@ def test_the_diagonal_of_steps_is_the_sum_over_tokens(kernel):
     F = crf.model_.maps["steps"].transform(np.vstack(data.X))
     expected = np.einsum("tn,tij->nij", F**2, variances).reshape(len(known["steps"]), -1)
     np.testing.assert_allclose(known["steps"], expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("posterior", [False, True, "diagonal"])
+def test_certified_labels_are_those_of_the_optimum(posterior):
+    a, b = make_sequences(20, random_state=0), make_sequences(12, random_state=1)
+    settings = {"n_components": 20, "C": 10.0, "random_state": 0}
+    old = ChainCRF("rbf", laplace=posterior, **settings).fit(a.X, a.y)
+    n_certified = []
+    for tol in (1e-2, 1e-6):
+        rough, exact = (ChainCRF(prior=old, tol=own, **settings).fit(b.X, b.y) for own in (tol, 1e-10))
+        found, labels = rough.certify(a.X), np.concatenate(exact.predict(a.X))
+        sure = np.concatenate(found.tokens)
+        assert (np.concatenate(found.labels)[sure] == labels[sure]).all()
+        low, high = rough.score_bounds(a.X, a.y).accuracy
+        assert low <= exact.score(a.X, a.y) <= high
+        n_certified.append(int(sure.sum()))
+    assert n_certified[0] <= n_certified[1]
+    assert n_certified[1] > 0
