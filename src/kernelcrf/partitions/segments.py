@@ -26,6 +26,8 @@ from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.partition import PartitionState, RowPartition, Sums
 from kernelcrf.terms import DURATIONS, FIRSTS, LASTS, SEGMENTS, STEPS, TAILS, Term, scored_tokens
 
+SUMS = "steps", "lengths", "more"
+
 
 @dataclass(frozen=True, eq=False)
 class SegmentRules:
@@ -256,8 +258,27 @@ class SegmentPartition(RowPartition):
     def spread(self, term: Term, at: PartitionState) -> Array:
         p = at.residuals.marginals
         if term.cliques in (STEPS, DURATIONS, TAILS):
-            return self._rows(term, p)
+            return self._rows(term, p if self._observed_spread is None else _largest_of(p, self._observed_spread))
         return self._rows(term, replace(p, **{name: _variance(x) for name, x in vars(p).items()}))
+
+    @cached_property
+    def _observed_spread(self) -> SegmentMoments | None:
+        """Return estimates of the variances of durations and tails in a fitted model, from the observed segments.
+
+        At theta = 0, where preconditioners are computed, segments are short. The number of tokens in a tail is close to
+        geometric, so that its variance is about the mean of its square.
+        """
+        if self.observed is None:
+            return None
+        seen, D, L = self.observed, self.rules.longest, self.n_labels
+        weights = np.ones(len(seen.labels))
+        if self._token_weights is not None:
+            weights = self._token_weights[seen.starts]
+        lengths, nothing = np.zeros((D, L)), np.zeros((0, L))
+        np.add.at(lengths, (np.minimum(seen.durations, D) - 1, seen.labels), weights)
+        squares = np.square(np.maximum(seen.durations - D, 0))
+        more = np.bincount(seen.labels, weights * squares, minlength=L)
+        return SegmentMoments(np.zeros(0), nothing, nothing, nothing, np.zeros((L, L)), lengths, more, nothing)
 
     def mass(self, term: Term) -> float:
         return self.weighted_sum(self.chains.lengths)
@@ -278,6 +299,11 @@ class SegmentPartition(RowPartition):
         rows = self.candidates[-1] if term.cliques == SEGMENTS else self.n_nodes
         weights = self._segment_weights if term.cliques == SEGMENTS else self._token_weights
         return np.ones(rows) if weights is None else weights
+
+
+def _largest_of(one: SegmentMoments, other: SegmentMoments) -> SegmentMoments:
+    """Return moments whose sums over sequences are the larger ones of two."""
+    return replace(one, **{name: np.maximum(getattr(one, name), getattr(other, name)) for name in SUMS})
 
 
 def _largest(scores: Array) -> Floats:
