@@ -276,8 +276,8 @@ class SegmentPartition(RowPartition):
             weights = self._token_weights[seen.starts]
         lengths, nothing = np.zeros((D, L)), np.zeros((0, L))
         np.add.at(lengths, (np.minimum(seen.durations, D) - 1, seen.labels), weights)
-        squares = np.square(np.maximum(seen.durations - D, 0))
-        more = np.bincount(seen.labels, weights * squares, minlength=L)
+        squares = np.square(np.maximum(seen.durations - D, 0.0))
+        more = np.bincount(seen.labels, weights * squares, L).astype(np.float64)
         return SegmentMoments(np.zeros(0), nothing, nothing, nothing, np.zeros((L, L)), lengths, more, nothing)
 
     def mass(self, term: Term) -> float:
