@@ -49,6 +49,8 @@ class SegmentProblem(ChainProblem):
     def mend(self):
         super().mend()
         replace = self.dice.replace
+        if self.segment_kernel is None:
+            self.pooling = replace("pooling", "mean")
         self.edge_kernel = replace("edge_kernel", None)
         self.dtype = np.float64
         if self.constraints == "BIO":

@@ -180,7 +180,7 @@ class ChainCRF(SpanAnswers):
     (array(['chaincrf0', 'chaincrf1'], dtype=object), ['label', 'feature', 'sequence', 'token', 'weight'], (3, 3))
     >>> updated = ChainCRF(prior=crf, random_state=0).fit(new.X, new.y)  # does not read `data` again
     >>> updated.certificate_.status, round(updated.log_prob(data.X, data.y).sum())
-    ('optimal', -89)
+    ('optimal', -77)
     >>> crf.save("model.kcrf")
     >>> several = ChainCRF(inputs={"a": Input("rbf", columns=[0]), "b": Input("linear", columns=[1])})
     >>> several.set_params(inputs__b__C=2.0).get_params()["inputs__b__C"]
