@@ -160,7 +160,8 @@ def forward(x, A, B, H, G, of_durations):
         for b in range(L):
             B[e, b] = 0.0 if e == 0 else log_times_scaled(w_T, scaled_w, b, A, e, scaled, top_w + top_A)
             H[e, b] = B[e, b] + first[e, b] - total[e, b]
-            push(b, e, H[e, b], of_H)
+            if g.shape[0] == 0:
+                push(b, e, H[e, b], of_H)
     return log_times(np.zeros((1, L)), 0, A, T)
 
 
@@ -184,7 +185,8 @@ def backward(x, Y, C, R, of_durations):
         start = e - 1
         for a in range(L):
             # V_e = total_e + last_{e-1} + C_e is stored from the last position on.
-            push(a, T - e, total[e, a] + last[e - 1, a] + C[e, a], of_V)
+            if g.shape[0] == 0:
+                push(a, T - e, total[e, a] + last[e - 1, a] + C[e, a], of_V)
             long, m = -np.inf, T - start
             most = most_tokens(ahead, start, a, m)
             if most >= D:
@@ -218,7 +220,7 @@ def marginals(x, A, B, H, G, Y, C, R, of_durations, log_z, nodes, starts, ends, 
     T, L = s.shape
     D, of_V = len(durations), empty_blocks(L, T)
     for a in range(L):
-        for e in range(T, 0, -1):
+        for e in range(T if g.shape[0] == 0 else 0, 0, -1):
             push(a, T - e, total[e, a] + last[e - 1, a] + C[e, a], of_V)
         inside = 0.0
         for t in range(T):
