@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MAKE = ROOT / "docs" / "make.py"
-FOLDERS = ("", "docs", "docs/guide", "docs/extend")
+FOLDERS = ("", "docs", "docs/guide", "docs/extend", "docs/coming_from")
 PAGES = [page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))]
 
 

@@ -1,4 +1,4 @@
-"""docs/migration.md: the code of other libraries, taken from the page, finds the weights that ours finds."""
+"""docs/coming_from: the code of other libraries, taken from the pages, finds what ours finds."""
 
 import contextlib
 import doctest
@@ -11,34 +11,30 @@ import pytest
 from typer.testing import CliRunner
 
 import kernelcrf
-from kernelcrf import ChainCRF
 from kernelcrf.cli.app import app
 
-PAGE = (Path(__file__).parent.parent / "docs" / "migration.md").read_text(encoding="utf-8")
+PAGES = Path(__file__).parents[2] / "docs" / "coming_from"
 
 
-def section(title):
-    """The part of the page under a heading."""
-    return re.split(r"^## ", PAGE.split(f"\n## {title}\n")[1], flags=re.MULTILINE)[0]
-
-
-def ours_then_theirs(title):
-    """The names that a section's examples define, ours by doctest and theirs by running the plain block."""
-    text, names = section(title), {"ChainCRF": ChainCRF}
-    test = doctest.DocTestParser().get_doctest(text, names, title, None, 0)
+def ours_then_theirs(name):
+    """Return the names that a page defines: its examples of kernelcrf run as doctests, then all plain blocks."""
+    text = (PAGES / name).read_text(encoding="utf-8")
+    test = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
     printed = io.StringIO()
     runner = doctest.DocTestRunner(verbose=False)
     runner.run(test, out=printed.write, clear_globs=False)
     assert runner.summarize(verbose=False).failed == 0, printed.getvalue()
     plain = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if ">>>" not in block]
-    assert len(plain) == 1
+    assert plain
     with contextlib.redirect_stdout(io.StringIO()):
-        exec(compile(plain[0], title, "exec"), test.globs)
+        for block in plain:
+            exec(compile(block, name, "exec"), test.globs)
     return test.globs
 
 
-def test_sklearn_crfsuite():
-    names = ours_then_theirs("sklearn-crfsuite")
+def test_crfsuite(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ours_then_theirs("crfsuite.md")
     ours, theirs, X = names["ours"], names["theirs"], names["X"]
     assert ours.certificate_.objective == pytest.approx(theirs.training_log_.last_iteration["loss"], rel=1e-6)
     labels = ours.classes_.tolist()
@@ -52,20 +48,26 @@ def test_sklearn_crfsuite():
     for mine, other in zip(ours.predict_marginals(X), theirs.predict_marginals(X), strict=True):
         for a, b in zip(mine, other, strict=True):
             assert a == pytest.approx(b, abs=1e-4)
+    tagger, crf = names["tagger"], names["loaded"]  # the table of python-crfsuite
+    assert names["tagged"] == tagger.tag(X[0]) == crf.predict(X[:1])[0].tolist()
+    tagger.set(X[1])
+    assert tagger.marginal("D", 0) == pytest.approx(crf.predict_marginals(X[1:2])[0][0]["D"], abs=1e-6)
+    assert tagger.probability(["D", "N"]) == pytest.approx(np.exp(crf.log_prob(X[1:2], [["D", "N"]])[0]), abs=1e-6)
+    assert tagger.info().transitions["D", "N"] == pytest.approx(crf.transition_table().loc["D", "N"], abs=1e-4)
 
 
 def test_pytorch_crf():
     pytest.importorskip("torchcrf", reason="pytorch-crf is not installed")
-    names = ours_then_theirs("pytorch-crf")
-    crf, layer, chain = names["crf"], names["layer"], names["chain"]
+    names = ours_then_theirs("pytorch_crf.md")
+    crf, layer, chain, X = names["crf"], names["layer"], names["chain"], names["X"]
     assert crf.certificate_.objective == pytest.approx(names["objective"]().item(), rel=1e-9)
     np.testing.assert_allclose(crf.transitions_, chain.transitions.detach().numpy(), atol=1e-4)
     np.testing.assert_allclose(crf.coef_[:3], layer.weight.detach().numpy().T, atol=1e-4)
-    np.testing.assert_allclose(crf.coef_[3], chain.start_transitions.detach().numpy(), atol=1e-4)
-    np.testing.assert_allclose(crf.coef_[4], chain.end_transitions.detach().numpy(), atol=1e-4)
-    assert [path.tolist() for path in crf.predict(names["chains"])] == names["paths"]
+    np.testing.assert_allclose(crf.start_scores_, chain.start_transitions.detach().numpy(), atol=1e-4)
+    np.testing.assert_allclose(crf.end_scores_, chain.end_transitions.detach().numpy(), atol=1e-4)
+    assert [path.tolist() for path in crf.predict(X)] == names["paths"]
     with_torch = chain(layer(names["inputs"]), names["tags"], mask=names["mask"], reduction="sum")
-    assert crf.log_prob(names["chains"], names["y"]).sum() == pytest.approx(with_torch.item(), rel=1e-5)
+    assert crf.log_prob(X, names["y"]).sum() == pytest.approx(with_torch.item(), rel=1e-5)
 
 
 def test_crfpp_shell(tmp_path, monkeypatch):
@@ -75,7 +77,8 @@ def test_crfpp_shell(tmp_path, monkeypatch):
     Path("train.txt").write_text(text, encoding="utf-8")
     Path("test.txt").write_text(text, encoding="utf-8")
     Path("template").write_text("# unigrams\nU00:%x[0,0]\nU01:%x[-1,0]/%x[0,0]\n\nB\n", encoding="utf-8")
-    commands = re.findall(r"```bash\n(.*?)```", section("CRF++"), re.DOTALL)[0].splitlines()
+    page = (PAGES / "crfpp.md").read_text(encoding="utf-8")
+    commands = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)[0].splitlines()
     for command in commands:
         words, _, output = command.partition(" > ")
         done = CliRunner().invoke(app, words.split()[1:])
