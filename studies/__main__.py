@@ -2,7 +2,8 @@
 
 python -m studies                            list all studies
 python -m studies speed.letters --rounds 2   run one; --help shows its options
-python -m studies speed                      run all of a group with their default options, one process each
+python -m studies run                        run all studies that are not on file for this code of the library
+python -m studies run speed                  run those of a group, or those that are named
 python -m studies pages                      write the pages of docs/ from the results on file
 
 A run of an accuracy or speed study keeps its results in studies/<group>/results; `--show` only prints and draws them,
@@ -15,8 +16,6 @@ from __future__ import annotations
 import argparse
 import ast
 import json
-import os
-import subprocess
 import sys
 import time
 from importlib import import_module
@@ -25,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from studies import common
+from studies import common, runs
 from studies.common import ROOT
 
 # The studies of each group; those before the bar have a section on the page of their group, in this order.
@@ -58,7 +57,7 @@ other work and over several commits: the minutes and the commit below a section 
 
 Each table is printed by the study that it names (`python -m studies NAME`), which runs both sides in turn, in one
 process or in alternating ones. Times are wall clock on a machine that others may use too: read the ratios.
-`python -m studies speed` measures all of them again. The tables of `speed.solvers` and `speed.basis` are in
+`python -m studies run speed` measures all of them again. The tables of `speed.solvers` and `speed.basis` are in
 [optimisation](optimisation.md) and [basis](basis.md), those of `speed.cluster` in [scaling](scaling.md).
 """,
     "reliability": """# Reliability
@@ -125,8 +124,8 @@ def measure(name: str, module: ModuleType, options: argparse.Namespace) -> None:
     if results is None:
         start = time.perf_counter()
         found = module.measure(options)
-        # A study that keeps parts between runs states the seconds of all of them itself.
-        results = common.complete({"seconds": time.perf_counter() - start, **found})
+        spent = time.perf_counter() - start + sum(common.SECONDS_KEPT)
+        results = common.complete({**found, "seconds": spent} | unusual(module, options))
         if options.discard:
             print(json.dumps(results, indent=1)[:10_000])
             return
@@ -134,6 +133,12 @@ def measure(name: str, module: ModuleType, options: argparse.Namespace) -> None:
     if hasattr(module, "figure"):
         module.figure(results)
     print(module.section(results) if hasattr(module, "section") else module.table(results))
+
+
+def unusual(module: ModuleType, options: argparse.Namespace) -> dict[str, Any]:
+    """Return what marks results of other options than the default ones, so that `run` measures them again."""
+    usual = all(getattr(options, name) == value for name, value in getattr(module, "OPTIONS", {}).items())
+    return {} if usual else {"code": ""}
 
 
 def try_all(name: str, module: ModuleType, options: argparse.Namespace) -> None:
@@ -151,11 +156,15 @@ def try_all(name: str, module: ModuleType, options: argparse.Namespace) -> None:
         raise SystemExit(f"{name}: {sum(bool(trial.failures) for trial in done)} of {len(done)} trials failed")
 
 
-def run_group(group: str) -> None:
-    """Run the studies of a page, each in its own process on one thread, and write the pages."""
-    one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    commands = {name: [sys.executable, "-m", "studies", name] for name in names(group, on_page=True)}
-    failed = [n for n, command in commands.items() if subprocess.run(command, cwd=ROOT, env=one_thread).returncode]
+def run_many(arguments: list[str]) -> None:
+    """Run groups of studies or single ones, and write the pages."""
+    parser = argparse.ArgumentParser("python -m studies run", description=runs.__doc__)
+    known = [name for group in STUDIES for name in names(group, on_page=True)]
+    parser.add_argument("studies", nargs="*", default=list(STUDIES), help="groups or names; default: all")
+    parser.add_argument("--processes", type=int, default=2, help="studies at a time, if they measure no seconds")
+    options = parser.parse_args(arguments)
+    asked = [name for name in known if name in options.studies or name.partition(".")[0] in options.studies]
+    failed = runs.run_all(asked, options.processes)
     write_pages()
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
@@ -214,8 +223,8 @@ def main() -> None:
             print("\n".join(f"{name:<38}{title(name)}" for name in names(group)))
     elif asked == "pages":
         write_pages()
-    elif asked in STUDIES:
-        run_group(asked)
+    elif asked == "run":
+        run_many(arguments)
     elif any(asked in names(group) for group in STUDIES):
         run(asked, arguments)
     else:

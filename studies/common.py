@@ -13,7 +13,9 @@ or `trials(options)`, which yields a `Trial` for each row of a table in docs/rel
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import hashlib
 import json
 import os
 import platform
@@ -39,6 +41,7 @@ PACKAGES = ("kernelcrf", "numpy", "scipy", "scikit-learn", "numba", "safetensors
 # Blue, vermilion, green, purple, orange, sky: distinct for colour-blind readers too (Okabe and Ito).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 SHOWN_FAILURES = 20
+SECONDS_KEPT: list[float] = []  # of parts that this run has taken from the cache
 
 
 # Results on file
@@ -60,6 +63,18 @@ def commit() -> str:
     return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", ".") else "")
 
 
+def code() -> str:
+    """Return a digest of the library's code without its docstrings and comments."""
+    found = hashlib.sha256()
+    for path in sorted(source().rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+                del node.body[0]
+        found.update(f"{path.relative_to(source()).as_posix()} {ast.dump(tree)}".encode())
+    return found.hexdigest()[:12]
+
+
 def environment() -> dict[str, str]:
     """Return the versions of Python, of the packages and of BLAS, and the number of cores."""
     found = {"python": platform.python_version()}
@@ -78,8 +93,8 @@ def load(name: str, *, before: bool = False) -> dict[str, Any] | None:
 
 
 def complete(results: dict[str, Any]) -> dict[str, Any]:
-    """Return results as JSON values, with the commit and the versions that gave them."""
-    found = {"commit": commit(), "environment": environment(), **results}
+    """Return results as JSON values, with the code, the commit and the versions that gave them."""
+    found = {"commit": commit(), "code": code(), "environment": environment(), **results}
     return json.loads(json.dumps(found, default=lambda x: x.tolist() if hasattr(x, "tolist") else str(x)))
 
 
@@ -96,8 +111,8 @@ def _path(name: str, before: bool) -> Path:
 
 
 def cache() -> Path:
-    """Return the folder for parts of long studies: KERNELCRF_CACHE, or one among the temporary files."""
-    place = Path(os.environ.get("KERNELCRF_CACHE", Path(tempfile.gettempdir()) / "kernelcrf_cache"))
+    """Return the folder for parts of long studies of this code: in KERNELCRF_CACHE, or among the temporary files."""
+    place = Path(os.environ.get("KERNELCRF_CACHE", Path(tempfile.gettempdir()) / "kernelcrf_cache")) / code()
     place.mkdir(parents=True, exist_ok=True)
     return place
 
@@ -105,9 +120,14 @@ def cache() -> Path:
 def kept(key: str, work: Callable[[], Any]) -> Any:
     """Return `work()`, from the cache if an earlier run of a study left it there, so that long runs can be resumed."""
     path = cache() / f"{re.sub(r'[^A-Za-z0-9.=,-]+', '_', key)}.joblib"
-    if not path.exists():
-        joblib.dump(work(), path)
-    return joblib.load(path)
+    if path.exists():
+        found, spent = joblib.load(path)
+        SECONDS_KEPT.append(spent)
+        return found
+    start = time.perf_counter()
+    found = work()
+    joblib.dump((found, time.perf_counter() - start), path)
+    return found
 
 
 # Text and pictures
