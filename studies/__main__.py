@@ -32,7 +32,7 @@ STUDIES = {
     "accuracy": (
         "figure_1 defaults activity several_inputs variances prosody letters gpstruct tagging_tasks spans "
         "certified proteins multilabel structure addresses segments label_efficiency_letters active_learning evidence "
-        "leave_one_out calibration conformal hidden updates adaptation | pictures"
+        "leave_one_out calibration conformal hidden updates adaptation | pictures primer_pictures"
     ),
     "speed": (
         "training penalties tagging streaming evaluation letters classifier growth inputs graphs startup "
