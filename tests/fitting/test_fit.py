@@ -11,6 +11,7 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.fit import objective_of
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
+from kernelcrf.inference.chain import moments
 from kernelcrf.inference.decoding import viterbi
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
@@ -43,6 +44,22 @@ def test_gap_full_bounds_the_distance_to_the_kernels_own_optimum(data, exact, n,
     truth = found.objective - exact
     assert truth <= found.gap_full <= 3 * truth
     assert found.gap_in_span < 1e-4 * truth
+
+
+def test_projected_gradients_are_sums_of_kernels(data):
+    """(23) and (28): sum_t k(u, x_t) (p_t - [y_t]) + 1/C sum_v k(u, v) alpha_v at every input u, with f = K alpha."""
+    problem, engine, C = chain_problem(data, RBF, C=2.0), LocalEngine(1), 2.0
+    features = problem.corpus.features(problem.terms[0], None, "random", 0, engine, None)
+    objective = objective_of(problem, {TOKEN_TERM: features}, engine)
+    layout = objective.layout
+    W = 0.1 * np.random.default_rng(2).normal(size=(features.F.shape[1], 3))
+    at = objective.evaluate(layout.join({term.name: np.zeros(term.shape) for term in layout.terms} | {TOKEN_TERM: W}))
+    K = RBF.gram(data.X)
+    alpha = np.zeros((len(K), 3))
+    alpha[features.basis.indices] = np.linalg.solve(features.map.R.T, W)
+    p = moments(K @ alpha, np.zeros((3, 3)), data.chains).nodes
+    expected = K @ (p - np.eye(3)[data.labels]) + K @ alpha / C
+    np.testing.assert_allclose(features.F @ layout.split(at.gradient)[TOKEN_TERM], expected, atol=1e-7)
 
 
 @pytest.mark.parametrize("tol", [1e-1, 1e-2, 1e-3])
@@ -85,6 +102,15 @@ def test_the_linear_kernel_is_primal_and_sparse_equals_dense(data):
     assert dense.weights["node"].shape == (3, 3)
     assert dense.certificate.gap_full == pytest.approx(dense.certificate.gap_in_span, abs=1e-9)
     np.testing.assert_allclose(dense.solution.theta, sparse.solution.theta, atol=1e-5)
+
+
+def test_the_linear_kernel_is_the_primal_of_its_own_dual(data):
+    """Figure 1 of the paper: weights of columns, and weights of landmarks under the same kernel, are one model."""
+    primal = fit_chain(data, InputKernel("linear"), C=1.0, tol=1e-12)
+    dual = fit_chain(data, InputKernel("poly", gamma=1.0, degree=1, coef0=0.0), C=1.0, tol=1e-12)
+    assert dual.certificate.objective == pytest.approx(primal.certificate.objective, rel=1e-11)
+    scores = [found.features["node"].F @ found.weights["node"] for found in (primal, dual)]
+    np.testing.assert_allclose(scores[0], scores[1], atol=1e-4)
 
 
 def test_shared_inputs_give_the_same_model_as_their_copies(data):

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -55,6 +57,30 @@ def test_marginals_are_the_gradient_of_the_log_partition(tied, gauge):
 
     slope = (8 * (value(1e-3) - value(-1e-3)) - (value(2e-3) - value(-2e-3))) / 12e-3
     assert slope == pytest.approx((moments.nodes * du).sum() + (moments.edges * dw).sum(), abs=1e-8)
+
+
+def test_labels_are_independent_given_a_label_between_them():
+    """Theorem 4: a sum of scores over cliques is a Markov random field on their graph."""
+    problem = random_problem(np.random.default_rng(6), 3, [4])
+    labelings = np.array(list(itertools.product(range(3), repeat=4)))
+    p = np.exp([chain.log_prob(*problem.arguments, y)[0] for y in labelings]).reshape((3,) * 4)
+    for j in range(3):
+        joint = p[:, :, j, :].sum(axis=1)  # of the first and the last label, if the third is j
+        joint /= joint.sum()
+        np.testing.assert_allclose(joint, np.outer(joint.sum(axis=1), joint.sum(axis=0)), atol=1e-12)
+    pair = p.sum(axis=(2, 3))
+    assert np.abs(pair - np.outer(pair.sum(axis=1), pair.sum(axis=0))).max() > 0.01  # neighbours are not independent
+
+
+def test_scores_of_inputs_alone_change_no_probability():
+    """Lemma 12: a clique without labels adds the same number to the scores of all labels."""
+    rng = np.random.default_rng(7)
+    problem = random_problem(rng, 3, [4, 1, 2])
+    s, w, chains = problem.arguments
+    labels = rng.integers(3, size=chains.n_nodes)
+    moved = s + rng.normal(size=(chains.n_nodes, 1))
+    np.testing.assert_allclose(chain.log_prob(moved, w, chains, labels), chain.log_prob(s, w, chains, labels))
+    np.testing.assert_allclose(chain.moments(moved, w, chains).nodes, chain.moments(s, w, chains).nodes, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_labels", [10, 11, 16, 23, 45])

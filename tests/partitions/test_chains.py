@@ -21,6 +21,33 @@ def test_pulling_back_is_the_transpose_of_scoring(label_kernel, edge_inputs):
     assert np.dot(pulled, theta) == pytest.approx(np.vdot(r, s) + np.vdot(q, w), rel=1e-12)
 
 
+def test_the_kernel_of_labelled_sequences_is_a_sum_over_pairs_of_tied_cliques():
+    """Lemma 5 with tied cliques, (10) and (27): scores are linear in theta, and their coefficients are Phi(x, y)."""
+    objective = random_objective(1, edge_inputs=2, lengths=(3, 4), n_parts=1)
+    layout, partition = objective.layout, objective.partitions[0]
+    tables = [partition.scores(layout, e) for e in np.eye(layout.size)]
+    F, G = partition.features["node"].F, partition.features["steps"].F
+    rng = np.random.default_rng(0)
+    for first, second in ((slice(0, 3), slice(3, 7)), (slice(0, 3), slice(0, 3))):
+        y, z = rng.integers(3, size=first.stop), rng.integers(3, size=second.stop - second.start)
+        Phi = [
+            np.array(
+                [
+                    s[own][np.arange(len(u)), u].sum() + w[own][np.arange(1, len(u)), u[:-1], u[1:]].sum()
+                    for s, w in tables
+                ]
+            )
+            for own, u in ((first, y), (second, z))
+        ]
+        total = 0.0
+        for t, a in enumerate(y):
+            for r, b in enumerate(z):
+                total += (a == b) * (F[first][t] @ F[second][r] + 1)
+                if t and r:
+                    total += (a == b) * (y[t - 1] == z[r - 1]) * (G[first][t] @ G[second][r] + 1)
+        assert Phi[0] @ Phi[1] == pytest.approx(total, abs=1e-12)
+
+
 @pytest.mark.parametrize("second", ["dense", "sparse"])
 def test_scores_are_the_sum_over_all_inputs(second):
     objective = random_objective(1, second=second, n_parts=1)

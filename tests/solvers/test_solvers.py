@@ -36,6 +36,26 @@ def test_all_solvers_find_the_same_optimum(seed, kind):
         np.testing.assert_allclose(found.theta, best.theta, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.parametrize("kind", [{}, {"edge_inputs": 2, "weighted": True}])
+def test_the_optimum_is_an_expansion_in_the_features_of_all_labelings(kind):
+    """(16) and Corollary 8: theta = C sum_iy alpha_iy Phi(x_i, y) with alpha_iy = omega_i ([y = y_i] - p(y|x_i))."""
+    objective = random_objective(2, lengths=(3, 1, 2), n_parts=1, **kind)
+    layout, partition = objective.layout, objective.partitions[0]
+    theta = minimise(objective, Newton(), np.zeros(layout.size), tol=1e-14).theta
+    tables, expansion = [partition.scores(layout, e) for e in np.eye(layout.size)], np.zeros(layout.size)
+    for i, (low, high) in enumerate(itertools.pairwise(partition.chains.offsets)):
+        y = np.array(list(itertools.product(range(3), repeat=high - low)))
+        t = np.arange(high - low)
+        Phi = np.empty((len(y), layout.size))
+        for k, (s, w) in enumerate(tables):
+            steps = w[low:high] if w.ndim == 3 else np.broadcast_to(w, (high - low, *w.shape))
+            Phi[:, k] = s[low:high][t, y].sum(axis=1) + steps[t[1:], y[:, :-1], y[:, 1:]].sum(axis=1)
+        p = np.exp(Phi @ theta)
+        alpha = (y == partition.labels[low:high]).all(axis=1) - p / p.sum()
+        expansion += (1.0 if partition.weights is None else partition.weights[i]) * (alpha @ Phi)
+    np.testing.assert_allclose(layout.times_lam(theta), expansion, atol=1e-7)
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_weights_have_no_part_that_is_penalised_without_changing_a_score(name):
     objective = random_objective(0, label_kernel="centred")
