@@ -2,6 +2,10 @@
 
 A public name is one that a package lists in `__all__`. Names of modules without such a list are building blocks: they
 have docstrings too, and a page of the reference with examples of its own.
+
+public_names.txt has all public names, with their parameters, defaults, methods and attributes, and the options of the
+command line. `python tests/docs/test_public_names.py --record` writes it after a change that is meant to change them;
+docs/about.md says what users are promised.
 """
 
 import doctest
@@ -10,15 +14,19 @@ import inspect
 import os
 import pkgutil
 import re
+import sys
 from enum import EnumType
 from pathlib import Path
 
 import pytest
+import typer
 
 import kernelcrf
+from kernelcrf.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "api"
+LIST = Path(__file__).parent / "public_names.txt"
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
 
 
@@ -72,6 +80,45 @@ def referenced():
 def thing_named(name):
     module, _, last = name.rpartition(".")
     return getattr(importlib.import_module(module), last)
+
+
+def parameters_of(thing):
+    """The parameters of a class or function with their defaults, and * before those that have to be named."""
+    if inspect.isclass(thing) and (issubclass(thing, BaseException) or getattr(thing, "_is_protocol", False)):
+        return []
+    taken = [one for one in inspect.signature(thing).parameters.values() if one.name != "self"]
+    found = [str(one.replace(annotation=inspect.Parameter.empty)) for one in taken]
+    to_name = [k for k, one in enumerate(taken) if one.kind is one.KEYWORD_ONLY]
+    return [*found[: to_name[0]], "*", *found[to_name[0] :]] if to_name else found
+
+
+def listed_names():
+    """Every public name, and below it its parameters, methods and attributes; then the commands and their options."""
+    lines = []
+    for name in sorted(PUBLIC):
+        thing = PUBLIC[name]
+        lines.append(name)
+        if name in CLASSES:
+            lines += [f"    {parameter}" for parameter in parameters_of(thing)]
+            stated = re.findall(r"^(\w[\w, ]*?) : ", sections(thing).get("Attributes", ""), re.MULTILINE)
+            members = dict(own_members(thing))
+            attributes = {member for member, value in members.items() if isinstance(value, property)}
+            lines += [f"    .{member}" for member in sorted(attributes.union(*(entry.split(", ") for entry in stated)))]
+            methods = [member for member in members if member not in attributes]
+            lines += [f"    .{member}({', '.join(parameters_of(members[member]))})" for member in methods]
+        elif name in CALLABLE:
+            lines += [f"    {parameter}" for parameter in parameters_of(thing)]
+        else:
+            lines += [f"    [{key!r}]" for key in thing]
+    for name, command in typer.main.get_command(app).commands.items():
+        lines.append(f"kernelcrf {name}")
+        lines += [f"    {', '.join(parameter.opts)}" for parameter in command.params]
+    return lines
+
+
+def test_the_public_names_are_those_on_file():
+    """A name that goes needs a deprecation (docs/about.md); for a new one, run this file with --record."""
+    assert listed_names() == LIST.read_text(encoding="utf-8").splitlines()
 
 
 def test_the_reference_lists_every_public_name():
@@ -130,3 +177,7 @@ def test_the_example_prints_what_it_says(name, tmp_path, monkeypatch):
         from matplotlib import pyplot
 
         pyplot.close("all")
+
+
+if __name__ == "__main__" and sys.argv[1:] == ["--record"]:
+    LIST.write_text("\n".join(listed_names()) + "\n", encoding="utf-8")
