@@ -27,6 +27,8 @@ from typing import Any
 from studies import common, runs
 from studies.common import ROOT
 
+DOCS = ROOT / "docs"
+
 # The studies of each group; those before the bar have a section on the page of their group, in this order.
 STUDIES = {
     "accuracy": (
@@ -36,7 +38,7 @@ STUDIES = {
     ),
     "speed": (
         "training penalties tagging streaming evaluation letters classifier growth inputs graphs startup "
-        "getting_started chain_inference segments missing_labels | solvers basis cluster commits"
+        "getting_started chain_inference segments missing_labels solvers basis | cluster commits"
     ),
     "reliability": (
         "findings numerics concurrency interruption files compatibility crfsuite_models mutation branches | fuzz"
@@ -57,8 +59,7 @@ other work and over several commits: the minutes and the commit below a section 
 
 Each table is printed by the study that it names (`python -m studies NAME`), which runs both sides in turn, in one
 process or in alternating ones. Times are wall clock on a machine that others may use too: read the ratios.
-`python -m studies run speed` measures all of them again. The tables of `speed.solvers` and `speed.basis` are in
-[optimisation](optimisation.md) and [basis](basis.md), those of `speed.cluster` in [scaling](scaling.md).
+`python -m studies run speed` measures all of them again. The tables of `speed.cluster` are in [scaling](scaling.md).
 """,
     "reliability": """# Reliability
 
@@ -177,7 +178,7 @@ def write_pages() -> None:
     for group, page in PAGES.items():
         found = {name: common.load(name) for name in names(group, on_page=True)}
         sections = [page_section(group, name, results) for name, results in found.items() if results]
-        (ROOT / "docs" / page).write_text("\n".join([HEADS[group], *sections]), encoding="utf-8")
+        (DOCS / page).write_text("\n".join([HEADS[group], *sections]), encoding="utf-8")
     cluster_model.write_page()
 
 

@@ -1,0 +1,55 @@
+"""Figures in the documentation are printed by studies, or by code on the same page."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from studies import __main__ as command
+from studies.speed import cluster_model
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PRINTED = {DOCS / page for page in command.PAGES.values()} | {DOCS / "scaling.md"}
+BUILT = {"_build", "gallery", "generated"}
+SITE = sorted(page for page in DOCS.rglob("*.md") if not BUILT & set(page.relative_to(DOCS).parts))
+NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?=x\b|\W)")
+# A figure is a number with a unit that only a measurement can give.
+FIGURE = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?) ?(?:%|times\b|seconds\b|s\b|minutes\b|MB\b|GB\b|points\b)")
+CODE = re.compile(r"```.*?```", re.DOTALL)
+# tools/readme.py writes the parts of the README between its marks, and tests/test_readme.py checks them.
+NOT_PROSE = re.compile(r"<!-- [a-z]+, by.*?<!-- end|```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$|\]\([^)]*\)", re.DOTALL)
+# Figures that other tests print or that were published elsewhere, with the place where they are checked.
+CHECKED = {
+    "99.9": "tests/crfsuite: predictions of both libraries on WNUT-17",
+    "99.7": "tests/crfsuite/test_estimator.py: both libraries on 200 sentences of CoNLL-2000",
+}
+
+
+def plain(number):
+    return number.replace(",", "")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*(page for page in SITE if page not in PRINTED), ROOT / "README.md"],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
+def test_figures_are_printed_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    printed = {plain(n) for one in PRINTED for n in NUMBER.findall(one.read_text(encoding="utf-8"))}
+    own = {plain(n) for block in CODE.findall(text) for n in NUMBER.findall(block)}
+    found = {plain(n) for n in FIGURE.findall(NOT_PROSE.sub("", text))}
+    assert found - printed - own - set(CHECKED) == set()
+
+
+def test_the_pages_of_results_are_those_on_file(monkeypatch, tmp_path):
+    before = {page: page.read_text(encoding="utf-8") for page in PRINTED}
+    (tmp_path / "docs").mkdir()
+    for page, text in before.items():
+        (tmp_path / "docs" / page.name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(command, "DOCS", tmp_path / "docs")
+    monkeypatch.setattr(cluster_model, "PAGE", tmp_path / "docs" / "scaling.md")
+    command.write_pages()
+    for page, text in before.items():
+        assert (tmp_path / "docs" / page.name).read_text(encoding="utf-8") == text, page.name
