@@ -91,3 +91,43 @@ def test_crfpp_shell(tmp_path, monkeypatch):
     model = kernelcrf.load("model.kcrf")
     assert model.C == 1.5
     assert model.kernel_.kernel == "linear"
+
+
+def test_hmmlearn():
+    pytest.importorskip("hmmlearn", reason="hmmlearn is not installed")
+    names = ours_then_theirs("hmmlearn.md")
+    truth = np.mean(names["states"] == names["y_new"])
+    assert truth == pytest.approx(0.862, abs=5e-4)  # the page says so
+    assert names["crf"].score(names["X_new"], list(names["y_new"])) > truth - 0.01
+    ours = np.concatenate(names["crf"].predict_proba(names["X_new"]))
+    assert np.abs(ours - names["posteriors"]).mean() == pytest.approx(0.02, abs=5e-3)
+    # Without labels, the names of the states are arbitrary at each step.
+    network = [p[:, 1] > 0.5 for p in names["network"].predict_proba(names["table"])[:3]]
+    theirs, hidden = names["found"][:, :, 1].T > 0.5, names["y_short"].T
+
+    def right(found):
+        return np.mean([max(np.mean(own == y), np.mean(own != y)) for own, y in zip(found, hidden, strict=True)])
+
+    assert right(network) == pytest.approx(0.88, abs=5e-3)
+    assert right(theirs) == pytest.approx(0.88, abs=5e-3)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_scikit_multilearn():
+    pytest.importorskip("skmultilearn", reason="scikit-multilearn is not installed")
+    names = ours_then_theirs("scikit_multilearn.md")
+    np.testing.assert_allclose(names["single"].predict_proba(names["X_new"]), names["probabilities"], atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mapie():
+    pytest.importorskip("mapie", reason="MAPIE is not installed")
+    names = ours_then_theirs("mapie.md")
+    ours, theirs = names["our_sets"], names["their_sets"]
+    np.testing.assert_array_equal(ours, theirs[:, :, 0])
+    assert ours.sum(axis=1).max() > 1  # sets of one label would be equal anyway
+    for level in (0.5, 0.8, 0.9):
+        model, X, y = names["model"], names["X_held_out"], names["y_held_out"]
+        mine = names["ConformalLabels"](model, confidence_level=level).conformalize(X, y)
+        other = names["SplitConformalClassifier"](model, confidence_level=level).conformalize(X, y)
+        np.testing.assert_array_equal(mine.predict_set(names["X_new"]), other.predict_set(names["X_new"])[1][:, :, 0])
