@@ -1,4 +1,4 @@
-"""What the package index shows of the project: the README with addresses that work there, and the project's links.
+"""Prepare what the package index shows: the README with addresses that work there, and the project's links.
 
 Links and pictures of README.md are relative, so that they work wherever the repository is hosted. A package index
 needs absolute ones, and only a host knows its address: a workflow on GitHub tells it by GITHUB_SERVER_URL,

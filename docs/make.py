@@ -22,7 +22,7 @@ HTML = DOCS / "_build" / "html"
 
 
 class Page(HTMLParser):
-    """The places that a page can be entered at, and where it points to."""
+    """The anchors of a page, and the links that it contains."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Page(HTMLParser):
 
 
 def dead_links(folder: Path) -> list[str]:
-    """What pages of a folder point to within it that is not there."""
+    """Return the links between pages of a folder that lead nowhere, each with its page."""
     pages = {
         path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html") if "_static" not in path.parts
     }
@@ -67,7 +67,7 @@ def sphinx(builder: str, *, gallery: bool) -> None:
 
 
 def main() -> None:
-    """Run what was asked for; ends with an exit code of 1 where something is wrong."""
+    """Run the checks that the options select; exit with the code 1 if one of them fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fast", action="store_true", help="do not run the gallery")
     parser.add_argument("--external", action="store_true", help="check addresses of other sites too")

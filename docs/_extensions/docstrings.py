@@ -84,7 +84,7 @@ def _prose(lines: list[str]) -> list[str]:
 
 
 def prepare(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """What autodoc hands over, before numpydoc sees it."""
+    """Rewrite the docstring that autodoc passes on, before numpydoc reads it."""
     if not name.startswith("kernelcrf"):
         return
     sections = _sections(lines)
@@ -103,7 +103,7 @@ def prepare(app: Sphinx, what: str, name: str, thing: object, options: object, l
 
 
 def skip(app: Sphinx, what: str, name: str, thing: object, skipped: bool, options: object) -> bool | None:
-    """What scikit-learn and tuples bring along is not ours to describe."""
+    """Leave out members that a class inherits from scikit-learn or from tuples."""
     if SKIPPED.fullmatch(name) or (name in TUPLE and isinstance(thing, type(tuple.count))):
         return True
     return None

@@ -1,9 +1,9 @@
 """Letters that need fewer labels: words chosen by the model against words drawn at random.
 
 Data: `load_letters`, 26 labels, 128 pixels. Test: fold 0 (626 words). A pool of 2,000 words is drawn from the other
-folds by a seed; 20 words of it are labelled at the start, drawn at random, the same for all rules; then 10 more
-at a time, until 80 % of the test letters are right. The model is `ChainCRF(gamma=0.03, C=10, n_components=500)`, fitted
-anew each time and decoded by the marginals; nothing is tuned on the way. A rule is
+folds by a seed. At the start, 20 words of it are labelled, drawn at random, the same for all rules. Then 10 more are
+labelled at a time, until 80 % of the test letters are right. The model is `ChainCRF(gamma=0.03, C=10,
+n_components=500)`, fitted anew each time and decoded by the marginals; nothing is tuned on the way. A rule is
 
     random                  words drawn evenly
     entropy, by letter      `select_for_labelling(strategy="entropy")`: drawn by the entropy of the word's labelling
@@ -111,10 +111,10 @@ entropy need {highest:.2f} times as many as random choice, and are behind it on 
 pool, written badly or unlike the others. Drawing words in proportion to what is not known, as landmarks are drawn,
 keeps to the distribution of the pool.
 
-How far to trust it. That words should be drawn, and with a probability that goes with the square of the score, was
-settled on seeds 0 to 2, after a batch chosen greedily by the same matrix had needed more labels than random choice on
-seed 0. An earlier run of all seeds, whose draws were seeded alike in every round, gave 0.86 for entropy by letter, 0.91
-by word and 0.97 for the margin: differences between the rules that draw are within what another seed may change.
+How far to trust it. Words are drawn with a probability that goes with the square of the score. This was settled on
+seeds 0 to 2, after a batch chosen greedily by the same matrix had needed more labels than random choice on seed 0. An
+earlier run of all seeds, whose draws were seeded alike in every round, gave 0.86 for entropy by letter, 0.91 by word
+and 0.97 for the margin. Differences between the rules that draw are within what another seed may change.
 """
 
 

@@ -178,9 +178,10 @@ def section(results: dict[str, Any]) -> str:
             p = common.paired_p(errors[ours].tolist(), errors[other].tolist())
             lines.append((TITLES[task], k, *cells, f"{difference:+.2f}", f"{p:.3f}"))
     header = ("task", "sequences", *MODELS, "to the better of both", "p")
-    facts = "; ".join(
-        f"{TITLES[task]}: {len(next(iter(found['sizes'].values()))[SOURCE])} targets, {found['n_source']:,} sequences "
-        f"in the source, {found['update_seconds']:.1f} s per update, {found['source_seconds']:.1f} s for the source"
+    facts = "\n".join(
+        f"- {TITLES[task]}: {len(next(iter(found['sizes'].values()))[SOURCE])} targets, "
+        f"{found['n_source']:,} sequences in the source, {found['update_seconds']:.1f} s per update, "
+        f"{found['source_seconds']:.1f} s for the source"
         for task, found in results["tasks"].items()
     )
     return f"""## Adaptation to a new room, speaker or fold
@@ -190,7 +191,7 @@ error in % and the log-loss on other sequences of the target.
 
 {common.markdown(header, lines)}
 
-{facts}.
+{facts}
 
 On activity, updates with the whole Hessian are near the refit from three trials on. With one trial they are worse than
 a fit to this trial alone, and than an update by the means. The error of the source in the other room is not a stable

@@ -18,10 +18,10 @@ its rows on file are kept otherwise.
 labellings, or spans (mean share per sequence that has spans). Sets of labellings are cut at 1,000: a true labelling
 counts as covered if it belongs to the whole set, and as *all right* only if it is among those that were returned. A
 split is *in band* if its coverage lies in the central 95 % of its law. For sequences and labellings, the law over
-random splits is exact, for any model: of m new units, BetaBinomial(m, k, n + 1 - k) are covered with n units for
-calibration and k = ceil((n + 1) level); it has the noise of both halves. For shares, it is the normal law with the
-standard deviation s sqrt(1/n + 1/m), where s is that of the shares of new units. MAPIE's law is BetaBinomial too, with
-tokens as units. The mean over splits has the same law with its standard deviation divided by sqrt(splits).
+random splits is exact, for any model. Of m new units, BetaBinomial(m, k, n + 1 - k) are covered, with n units for
+calibration and k = ceil((n + 1) level). This law has the noise of both halves. For shares, it is the normal law with
+the standard deviation s sqrt(1/n + 1/m), where s is that of the shares of new units. MAPIE's law is BetaBinomial too,
+with tokens as units. The mean over splits has the same law with its standard deviation divided by sqrt(splits).
 """
 
 from __future__ import annotations

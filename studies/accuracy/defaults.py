@@ -7,8 +7,8 @@ prosody        dev -> test of the final release, two classes, accuracy of labell
 batteryless    four fifths of the trials -> the others, accuracy; all columns but time, scaled by PerToken
 occupancy      train -> test1 and test2, by day, accuracy; scaled by PerToken
 
-*Defaults* is `ChainCRF()` as it comes, *grid* the C of 0.01, 0.1, ..., 1000 with the best score on a fifth of the
-training sequences, refitted on all of them; if there are fewer than 50 sequences, each of them is held out once. Fits
+*Defaults* is `ChainCRF()` as it comes. *Grid* is the C of 0.01, 0.1, ..., 1000 with the best score on a fifth of the
+training sequences, refitted on all of them. If there are fewer than 50 sequences, each of them is held out once. Fits
 to four fifths end at a gap of 0.1 % or after 50 iterations. Beside them are CRFsuite on text, and SVC on single tokens
 of numbers, with their defaults; CRFsuite cannot leave out a label, so that it takes unlabelled words as a third class.
 *Times one fit* are the CPU seconds of the fit with all defaults divided by those of the fit with the C of the grid. One

@@ -16,15 +16,15 @@ over the five splits. The inputs are the authors' binary features. kernelcrf is 
     steps        cosine or poly 2, of tokens and as `edge_kernel` (segmentation alone: others have up to 17^2 steps)
 
 Every hyperparameter is chosen inside the training sentences of its split, by cross-validation (five folds for
-segmentation, three of five for the others): each family takes the parameters with the lowest error there, ties broken
-by the log-loss; "chosen by error" takes the best of all families so, "chosen by log-loss" the one with the lowest
-log-loss, and "mean of five" is the mean of the marginals of the five models, of any family, with the lowest log-loss.
-The families with intercept and boundaries and with observed pairs were measured later, together with a second run of
-the linear family (`--families`), and have a table of their own: these three rules do not choose from them. Labels are
-decoded by the marginals, which is what minimises the expected token error; the Viterbi labelling stands beside it. The
-baselines' grids are chosen in the same way: CRFsuite on the same features as strings, an rbf support vector machine and
-logistic regression of single tokens. A label that training did not show is known to ChainCRF by `classes`; baselines
-have no probability for it, and get 1e-4.
+segmentation, three of five for the others). Each family takes the parameters with the lowest error there, and the
+log-loss breaks ties. "Chosen by error" takes the best of all families by the same rule, "chosen by log-loss" the one
+with the lowest log-loss. "Mean of five" is the mean of the marginals of the five models, of any family, with the lowest
+log-loss. The families with intercept and boundaries and with observed pairs were measured later, together with a second
+run of the linear family (`--families`), and have a table of their own: these three rules do not choose from them.
+Labels are decoded by the marginals, which is what minimises the expected token error; the Viterbi labelling stands
+beside it. The baselines' grids are chosen in the same way: CRFsuite on the same features as strings, an rbf support
+vector machine and logistic regression of single tokens. A label that training did not show is known to ChainCRF by
+`classes`; baselines have no probability for it, and get 1e-4.
 """
 
 from __future__ import annotations
@@ -260,8 +260,8 @@ def section(results: dict[str, Any]) -> str:
         seconds=table(lambda rows: f"{np.mean([row['fit'] for row in rows]):.2f}"),
         bars=common.markdown(["task", "bar", "chosen by error", "chosen by log-loss", "mean of five"], bars),
         tests=common.markdown(["task, against", "error", "p, error", "p, log-loss"], tests),
-        picks="; ".join(
-            f"{title}: {_picks(results[task][FINAL[1]])}" for title, task in zip(TITLES, TASKS, strict=True)
+        picks="\n".join(
+            f"- {title}: {_picks(results[task][FINAL[1]])}" for title, task in zip(TITLES, TASKS, strict=True)
         ),
     )
 
@@ -322,9 +322,9 @@ PUBLISHED_ROWS = [
     ["GPstruct, published, MCMC", *[f"{GPSTRUCT[task]:.2f}" for task in TASKS]],
     ["linear CRF, C tuned on test labels", *[f"{TUNED_CRF[task]:.2f}" for task in TASKS]],
 ]
-LATER = """Measured later (commit {commit}; observed pairs at 7831efa): the linear kernel again; the same with
-`fit_intercept=True` and `boundaries=True`; and the linear kernel with weights for observed pairs of a
-feature and a label only, which has become the default of `ChainCRF` for sparse inputs. All other linear
+LATER = """Measured later (commit {commit}; observed pairs at 7831efa): the linear kernel again, the same with
+`fit_intercept=True` and `boundaries=True`, and the linear kernel with weights for observed pairs of a
+feature and a label only. The last has become the default of `ChainCRF` for sparse inputs. All other linear
 models of this section have weights for all pairs (`all_possible_states=True`). Errors, each with its
 own C:
 
@@ -359,20 +359,23 @@ Seconds to fit one split:
 
 {seconds}
 
-Families with the lowest log-loss in cross-validation, and in how many of the five splits: {picks}. Decoding these
-models by Viterbi instead of by the marginals gives {viterbi} for {marginal}.
+Families with the lowest log-loss in cross-validation, and in how many of the five splits:
 
-How far to trust it. No rule of choice meets all four bars. The rule by log-loss, the mean of five and the grid of
-steps were settled after test errors of segmentation, under the rule by error, had been seen, and test errors of
-linear models on all tasks were seen while the families were drawn up; the choices inside each split never saw a test
-label. GPstruct's own figures are {against} by the models chosen by log-loss.
+{picks}
 
-What was tried. One model for a split, chosen by its error on few held-out sentences, is a draw from noise: the
-log-loss chose better on two tasks and worse on named entities, and the mean of the marginals of the five best needs no
-single choice. Products of features (poly 2) and steps that depend on the input help segmentation, where features are
-few; with tens of thousands of features that are already conjunctions (chunking, named entities) the linear kernel is
-as good as any, and rbf is worse. Prior variances of transitions and biases apart from those of the features, tried
-outside this script, changed next to nothing.
+Decoding these models by Viterbi instead of by the marginals gives {viterbi} for {marginal}.
+
+How far to trust it. No rule of choice meets all four bars. The rule by log-loss, the mean of five and the grid of steps
+were settled after test errors of segmentation, under the rule by error, had been seen. Test errors of linear models on
+all tasks were seen while the families were drawn up. The choices inside each split never saw a test label. GPstruct's
+own figures are {against} by the models chosen by log-loss.
+
+What was tried. One model for a split, chosen by its error on few held-out sentences, is a draw from noise. The log-loss
+chose better on two tasks and worse on named entities, and the mean of the marginals of the five best needs no single
+choice. Products of features (poly 2) and steps that depend on the input help segmentation, where features are few. With
+tens of thousands of features that are already conjunctions (chunking, named entities) the linear kernel is as good as
+any, and rbf is worse. Prior variances of transitions and biases apart from those of the features, tried outside this
+script, changed next to nothing.
 
 In practice: start with the linear kernel; where features are few and plain, try `kernel="poly"` with degree 2 and an
 `edge_kernel`; choose by the log-loss, not by the error, when training data are few.

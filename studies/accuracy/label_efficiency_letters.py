@@ -100,7 +100,7 @@ Reduction of the error by the first model against the second, in points, with p 
 
 {gains}
 
-In practice: up to thirty labelled words an SVC per letter does as well as a chain with the same kernel; from a hundred
+In practice: up to thirty labelled words an SVC per letter does as well as a chain with the same kernel. From a hundred
 on the chain pulls ahead of it, to little more than half its error with all words. The kernel is ahead of the linear
 chain from thirty words on, by a factor that grows with the labels, and a better input helps at every size.
 """

@@ -14,9 +14,9 @@ smaller bounds cannot be tested here; `tests/fitting/test_leave_one_out.py` comp
     flagged      the share of sequences whose certified bound is above 0.01
     certified    refit=True: those sequences are fitted again until the bound is at most 0.01
 
-Choice of C: the first split of GPstruct's four tasks, and 100 random words of letters with 1,000 test words. A rule
-is the sum of log p(y|x) over training sequences, by one step, certified (segmentation and letters only, for time), or
-by five-fold cross-validation; powers of 10 are searched upwards from 1 while the sum increases, otherwise downwards, as
+Choice of C: the first split of GPstruct's four tasks, and 100 random words of letters with 1,000 test words. A rule is
+the sum of log p(y|x) over training sequences, by one step, certified (segmentation and letters only, for time), or by
+five-fold cross-validation. Powers of 10 are searched upwards from 1 while the sum increases, otherwise downwards, as
 C="auto" does. Error and log-loss (mean of -log p(y_t|x)) of tokens are those of the test set after a fit to all
 training sequences with the chosen C. CPU seconds include that fit, and exclude compilation.
 """

@@ -8,9 +8,10 @@ the authors. Score: the share of letters that are wrong.
 
 Inputs of a letter
     pixels  the 128 pixels
-    shapes  a fixed map of the pixels, made to forgive a stroke that is a pixel off: the image blurred by a Gaussian of
-            1.1 pixels (with a margin of 2, 240 numbers), and the distance of each pixel to the nearest ink, at most 3
-            (margin of 1, 180 numbers); the two blocks scaled to the same total variance on the training letters
+    shapes  a fixed map of the pixels, made to forgive a stroke that is a pixel off. It has the image blurred by a
+            Gaussian of 1.1 pixels (with a margin of 2, 240 numbers), and the distance of each pixel to the nearest ink,
+            at most 3 (margin of 1, 180 numbers). The two blocks are scaled to the same total variance on the training
+            letters.
     place   (length of the word, position in it), one of about 100 pairs; known without any label
 
 Models of kernelcrf, all of them a ChainCRF in one convex fit, decoded by the marginals
@@ -385,11 +386,11 @@ def section(results: dict[str, Any]) -> str:
     )
     return f"""## Letters: words by hand
 
-52,152 letters of 6,877 handwritten words, 26 labels; error of letters in percent, mean and standard error over ten
-splits, or over the first ones where the table says so, and seconds for the final fit and the labelling of the test data
-(small / large; one thread of a machine that was busy with other work, so up to twice what they need). C and gamma are
-chosen within the training data: for the linear CRF and the last model in each split of the first protocol, else once,
-on the first split's training data.
+52,152 letters of 6,877 handwritten words, 26 labels. The table has the error of letters in percent, mean and standard
+error over ten splits, or over the first ones if the table says so. Seconds are those of the final fit and the labelling
+of the test data (small / large), on one thread of a machine that was busy with other work, so up to twice what they
+need. C and gamma are chosen within the training data: for the linear CRF and the last model in each split of the first
+protocol, else once, on the first split's training data.
 
 {table}
 
@@ -407,16 +408,16 @@ shapes instead of pixels -> {percent(results, "small", "rbf, shapes")};
 a bias for each place in the word -> {percent(results, "small", "rbf, shapes + place")};
 transitions for each place, by `edge_kernel` -> {percent(results, "small", BEST)}.
 {ablation(results)}
-**Read the last two with the data in mind:** there are only 55 distinct words, the same in training and test, so the
-length of a word, the place in it and the letter before nearly spell it, and none of the published models is known to
-use the place.
+**Read the last two with the data in mind:** there are only 55 distinct words, the same in training and test. The length
+of a word, the place in it and the letter before nearly spell it, and none of the published models is known to use the
+place.
 The rows "pixels" and "shapes" are those to compare with the published kernels. CRFsuite has a constant feature, so that
 its model is the linear one with an intercept; it differs in the values of C and c2 that were tried, and in decoding.
 
 Inputs were chosen on a third of the training fold of the first split. Tried there, with no gain over the last rows:
-several blurs at once, gradients beside the blur, a kernel over the whole word, a stronger edge kernel, transitions that
-share strength between places, and a second pass (a linear ChainCRF on out-of-fold marginals of the whole word), which
-is far better than one pass without place and worse than transitions by place.
+several blurs at once, gradients beside the blur, a kernel over the whole word, a stronger edge kernel, and transitions
+that share strength between places. A second pass (a linear ChainCRF on out-of-fold marginals of the whole word) is far
+better than one pass without place, and worse than transitions by place.
 
 In practice: first give the kernel an input in which small differences are small (here a blur and distances to ink), and
 where steps between labels depend on something known about the token, name it in `edge_kernel`.

@@ -4,9 +4,9 @@ Features are standardised by the training part. C and gamma of every model are c
 accuracy of whole label sets in three folds; C_label is 1. The kernel CRFs differ in the graph over the labels: none, a
 Chow-Liu tree, the one that structure search learns, and the full one. For yeast, whose full graph has tables of 2^14
 for each row, learned and full graphs take the C and gamma of the tree, and the same folds choose between them.
-Baselines: an RBF SVC per label (C, gamma), and scikit-learn's ClassifierChain of logistic regressions (C, gamma) on the
-same number of Nystroem features of the same kernel, labels in the order of the columns, and with its C and gamma the
-mean of ten chains in random orders. p by resampling test rows.
+Baselines are an RBF SVC per label (C, gamma), and scikit-learn's ClassifierChain of logistic regressions (C, gamma) on
+the same number of Nystroem features of the same kernel, with labels in the order of the columns. With the same C and
+gamma, the mean of ten chains in random orders is a third baseline. p-values come from resampling test rows.
 """
 
 from __future__ import annotations
@@ -190,12 +190,13 @@ def section(results: dict[str, Any]) -> str:
         text.append("In bold the CRF that cross-validation chose.\n")
     text.append("![The label graphs that were learned](figures/label_graphs.png)\n")
     learned = [
-        f"{name}: {len(row['edges'])} of {n * (n - 1) // 2} pairs, in {row['rounds']} rounds; all pairs left out could "
-        f"lower the objective of {row['objective']:.0f} by at most {row['left_out']:.0f}"
+        f"- {name}: {len(row['edges'])} of {n * (n - 1) // 2} pairs, in {row['rounds']} rounds. All pairs left out "
+        f"could lower the objective of {row['objective']:.0f} by at most {row['left_out']:.0f}."
         for name, row, n in ((k, v["rows"]["kernelcrf, learned"], len(v["labels"])) for k, v in sets.items())
     ]
-    text.append(f"Learned graphs. {'; '.join(learned)}. That bound is a certificate, and a loose one: pairs were left")
-    text.append("out because none was expected to gain what its weight costs, not because the bound is small.\n")
+    text += ["The learned graphs have these pairs:\n", *learned]
+    text.append("\nThat bound is a certificate, and a loose one: pairs were left out because none was expected to gain")
+    text.append("what its weight costs, not because the bound is small.\n")
     full = {name: found["rows"]["kernelcrf, full"] for name, found in sets.items()}
     marginal = [f"{name} {row['hamming']:.4f} -> {row['hamming_marginal']:.4f}" for name, row in full.items()]
     text.append(

@@ -1,6 +1,6 @@
 """Draw the pictures of the README and of docs/plotting: sequences of a known law that no linear rule can label.
 
-cover.png: left and middle, the plane of inputs with the tokens of the test sequences by their true labels; the ground
+cover.png: left and middle, the plane of inputs with the tokens of the test sequences by their true labels. The ground
 is the label that a single token gets there, under a linear and under a Gaussian kernel, fitted to the same sequences.
 Right, the probabilities of one test sequence under the kernel CRF, with the true labels above.
 displays.png: the seven displays of `kernelcrf.plotting`.

@@ -10,9 +10,10 @@ Features, each group standardised on the training data and scaled to a mean squa
     vectors   hidden states of MiniLM, frozen, layers 2, 4 and 6, to 200 principal components (embeddings)
     early     the same rates by train_100 of the corpus's early release (570,708 words of other speakers, an older
               annotation of which a quarter of the 3-way labels differ): inputs only, and only in rows that say so
-    tuned     outputs of MiniLM once it is fitted to the labels of the same early release (embeddings):
-              log-probabilities of grades and boundaries of a window of three words, and its last layer to 100
-              principal components; inputs only, and only in rows that say "tuned"
+    tuned     outputs of MiniLM once it is fitted to the labels of the same early release (embeddings).
+              They are log-probabilities of grades and boundaries of a window of three words, and its last layer to 100
+              principal components; inputs only, and only in rows that say so.
+
 Concatenating groups adds their linear kernels, and multiplies their Gaussian ones.
 
 Labels. The corpus also grades the boundary after each word. "joint" trains on pairs of prominence and boundary (9
@@ -372,8 +373,8 @@ def section(results: dict[str, Any]) -> str:
         return "p < 0.002" if p < 0.002 else f"p = {p:.3f}"
 
     def gains(key: str) -> str:
-        return "; ".join(
-            f"{100 * gain:+.2f} points on {name} ({p_value(p)})"
+        return "".join(
+            f"\n  - {100 * gain:+.2f} points on {name} ({p_value(p)})"
             for name, (gain, p) in results[f"against_{key}"].items()
             if name.startswith(BASELINES)
         )
@@ -391,7 +392,7 @@ def section(results: dict[str, Any]) -> str:
     ]
     rows += [(f"{name}, published", "-", "-", f"{two}", f"{three}", "-") for name, two, three in PUBLISHED]
     table = common.markdown(("model", "validation, 2", "3 grades", "test, 2", "test, 3", "seconds"), rows)
-    parts = "; ".join(f"{what} {100 * gain:+.2f} ({p_value(p)})" for what, _, _, gain, p in results["pairs"])
+    parts = "".join(f"\n  - {what} {100 * gain:+.2f} ({p_value(p)})" for what, _, _, gain, p in results["pairs"])
 
     def bars(row: dict[str, Any]) -> str:
         two = row["test"][0]
@@ -415,10 +416,12 @@ labelled by what they chose. Rows in bold are those that validation chose, with 
   those were trained on twenty times the words. The standard error of such a figure, tokens taken as independent, is
   {error:.2f}. Three grades: **{best["3"]["test"][1]:.2f}**, by "{best["3"]["name"]}".
 - With train_100 of the early release to make inputs (570,708 words of an older annotation, a quarter of the published
-  models' data): **{best["early_2"]["test"][0]:.2f}**, by "{best["early_2"]["name"]}": {bars(best["early_2"])}.
+  models' data): **{best["early_2"]["test"][0]:.2f}**, by "{best["early_2"]["name"]}".
+  This is {bars(best["early_2"])}.
   Three grades: **{best["early_3"]["test"][1]:.2f}**, by "{best["early_3"]["name"]}".
-- Against the baselines, 2 grades, by resampling sentences: {gains("2")}. With the early release: {gains("early_2")}.
-- The gain of each part on the test set, with all else unchanged: {parts}.
+- Against the baselines, 2 grades, by resampling sentences:{gains("2")}
+- The same with the early release:{gains("early_2")}
+- The gain of each part on the test set, with all else unchanged:{parts}
 - All fits of these rows, the choice included, took {results["fit_seconds"] / 60:.0f} minutes on one core, those of
   MiniLM to the early release, about ten, not counted.
 {TRIED}"""
@@ -428,9 +431,9 @@ TRIED = """
 What was tried. Of the inputs, the rates give by far the most. A Gaussian kernel on all groups is about as good as the
 linear one, alone; the mean of the marginals of the two (an ensemble) is better than either. Other weights of the
 groups, gamma and C around those of the table did not move the validation beyond its noise. MiniLM, fitted to the early
-release, gives the largest gain after the rates, for 3 grades above all, although its labels are of another annotation;
-on its vectors and log-probabilities alone a chain is below one that has the other groups too. BERT's lead that is left
-is that of a larger network fitted to four times the words with the labels that are scored.
+release, gives the largest gain after the rates, for 3 grades above all, although its labels are of another annotation.
+With its vectors and log-probabilities alone, a chain is below one that has the other groups too. BERT's lead that is
+left is that of a larger network fitted to four times the words with the labels that are scored.
 
 In practice: on a corpus of a hundred thousand words, a linear ChainCRF on out-of-fold rates of the words beside
 lexical features gives most of the accuracy in half a minute; kernels and vectors add the last tenths. Where a

@@ -1,13 +1,13 @@
 """Read sentences of the Helsinki Prosody Corpus, and make features of their text.
 
-Tokens. The chain runs over words. Punctuation has no label, and as a node with a missing label it would stand between
-two words and dilute what the transition between them says; so it is left out of the chain and becomes a feature of the
-words beside it. A few marks of punctuation do have a label (the annotation slipped there): they stay, since
-they are scored. A few words have none: they stay with the label -1 and are not scored.
+Tokens. The chain runs over words. Punctuation has no label. As a node with a missing label it would stand between two
+words and dilute what the transition between them says. It is therefore left out of the chain and becomes a feature of
+the words beside it. A few marks of punctuation do have a label (the annotation slipped there): they stay, since they
+are scored. A few words have none: they stay with the label -1 and are not scored.
 
-`lexical` are features of one word in its sentence, binary and real in the spirit of Gregory and Altun (2004):
-frequency, syllables and stress, class of function word, affixes, capitals, place in the phrase and in the sentence,
-punctuation, earlier mention. `window` puts those of the neighbours beside them.
+`lexical` computes features of one word in its sentence, binary and real in the spirit of Gregory and Altun (2004). They
+are frequency, syllables and stress, class of function word, affixes, capitals, place in the phrase and in the sentence,
+punctuation, and earlier mention. `window` puts those of the neighbours beside them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Secondary structure of proteins from single sequences: accuracy of residues, log-loss and calibration.
 
 Protocol. Train on CB513 in the version of NetSurfP-2.0 (rows of one and the same chain merged: 432 chains, 106,423
-residues) and test on TS115, 115 chains of newer structures, three states; then five folds of whole chains of
-CB513, scored where the masks of the benchmark are true (83,991 residues in all); and the split of Qian and Sejnowski
+residues) and test on TS115, 115 chains of newer structures, three states. Then run five folds of whole chains of CB513,
+scored where the masks of the benchmark are true (83,991 residues in all). The third split is that of Qian and Sejnowski
 (1988), 111 chains to train, 17 to test. No alignments come with the data: these are figures of single sequences, for
 which the literature has 65 to 70 %.
 
@@ -13,12 +13,13 @@ Every model sees the same window of eight residues to either side, and the compo
                    exp(-(place / 6)^2 / 2): near residues count for more; composition
 
 Linear models and CRFsuite have the first, models with an rbf kernel the second. The "segments" models of kernelcrf have
-nine states for three: first, inner and last residue of a run of H, E or C; which may follow which is a constraint,
-and the probabilities of the states of a structure are summed. Hyperparameters are chosen in the training set alone, by
-the log-loss on 30 of its chains after fitting to 60 others; for the folds of CB513 and for TS115 once, in the training
-part of the first fold. The model is then fitted to the whole training set. Labels are decoded by the marginals. Kernels
-have 400 landmarks in the choice, 500 in the folds and 800 in the other fits. The SVC is fitted to 20,000 residues at
-most, drawn at random (5,000 in the choice, 10,000 in the folds), and chosen by its error, for it has no probabilities.
+nine states for three: first, inner and last residue of a run of H, E or C. A constraint says which state may follow
+which, and the probabilities of the states of a structure are summed. Hyperparameters are chosen in the training set
+alone, by the log-loss on 30 of its chains after fitting to 60 others; for the folds of CB513 and for TS115 once, in the
+training part of the first fold. The model is then fitted to the whole training set. Labels are decoded by the
+marginals. Kernels have 400 landmarks in the choice, 500 in the folds and 800 in the other fits. The SVC is fitted to
+20,000 residues at most, drawn at random (5,000 in the choice, 10,000 in the folds), and chosen by its error, for it has
+no probabilities.
 
 `--folds 0` leaves the cross-validation out.
 """
@@ -384,9 +385,9 @@ The split of Qian and Sejnowski (their own figure is {published} %: {verdict}, {
 ![Reliability of the residues' probabilities](figures/reliability_proteins.png)
 
 What was tried, in points of accuracy on CB513 / TS115. States that say where in its run a residue stands (first, inner,
-last) add {segments_linear} to the linear kernel and {segments_rbf} to rbf; rbf in place of linear windows adds
+last) add {segments_linear} to the linear kernel and {segments_rbf} to rbf. Using rbf in place of linear windows adds
 {kernel_token} without a chain and {kernel_chain} with one. On held-out chains narrower kernels than a first grid had
-(gamma up to 0.008), and more landmarks, lowered the log-loss; this was looked at after the SVC's test figure on the
+(gamma up to 0.008), and more landmarks, lowered the log-loss. This was looked at after the SVC's test figure on the
 split of Qian and Sejnowski had been seen, and the grid was then widened for every model with such a kernel. Test
 chains may have relatives in training, which kernels
 can use, the more the narrower they are; the folds keep a chain together, not a family. On the split of Qian and

@@ -3,11 +3,11 @@
 Emerging entities, WNUT-17. Models are fitted to train for the choice of C on dev, then to train and dev; scores are
 those of the test set. Features of words are the templates for entities of `accuracy.tagging_tasks`, about 93,000
 columns; the vectors, 384 numbers per word from a frozen MiniLM, are standardised. The kernel on vectors is rbf with
-gamma = 1 / (4 * 384) and 1,000 landmarks. The C of words, and of all weights without inputs, is 1; that of vectors is
-the one of 10, 100 and 1,000 with the best F1 on dev for rbf, and of 0.001, 0.01 and 0.1 for the linear kernel. Fits end
-at a certified gap of 0.1 %. F1 is that of spans, as conlleval counts them; log-loss is per token. p-values are those of
-differences in F1 to words and vectors by linear kernels, by bootstrap over sentences. Seconds are CPU time of the last
-fit, on one thread.
+gamma = 1 / (4 * 384) and 1,000 landmarks. The C of words, and of all weights without inputs, is 1. The C of vectors is
+the one with the best F1 on dev, of 10, 100 and 1,000 for rbf, and of 0.001, 0.01 and 0.1 for the linear kernel. Fits
+end at a certified gap of 0.1 %. F1 is that of spans, as conlleval counts them; log-loss is per token. p-values are
+those of differences in F1 to words and vectors by linear kernels, by bootstrap over sentences. Seconds are CPU time of
+the last fit, on one thread.
 
 Chunks, CoNLL-2000. Words are the rich templates of `accuracy.tagging_tasks`, with IOBES labels and C = 2, as in the
 best row of that study; the vectors are standardised as above, and have a linear kernel. They are passed as a sparse

@@ -5,9 +5,9 @@ for entities (`accuracy.tagging_tasks`), C = 1, fitted to 1e-3. It is fitted to 
 train; temperatures are chosen on that tenth, or on dev, and scores are those of the test set.
 
 The spans are those of the likeliest labelling. Each has the exact probability of `predict_spans`, also after
-temperatures that are chosen by the likelihood of labellings and of spans, or the least, the product or the mean of the
-marginals of its labels, which is what can be computed without the library. A span is right if the true labels have it.
-The log-loss, the Brier score and the calibration error (15 bins) are those of the event that it is right.
+temperatures that are chosen by the likelihood of labellings and of spans. Beside it stand the least, the product and
+the mean of the marginals of its labels, which can be computed without the library. A span is right if the true labels
+have it. The log-loss, the Brier score and the calibration error (15 bins) are those of the event that it is right.
 
 F1 scores compare the likeliest labelling with decoding="f1"; p-values are those of a bootstrap over sentences.
 

@@ -14,12 +14,12 @@ CRFsuite         a linear CRF, by L-BFGS until its own test of convergence or 40
 kernelcrf        ChainCRF("linear"), the same features and labels: the same model, fitted by the dual solver to 0.1 %
 kernelcrf, ...   what the speed is good for: richer templates, IOBES labels, vectors (for each task, `OURS`)
 
-The penalty is C = 1 / (2 c2) throughout. Each model has its own search over the same ladder of values, which
-starts with three of them (`START`) and goes on while the best is at an end of what was tried. Scores: token accuracy,
-F1 of spans as conlleval counts them (kernelcrf.metrics), log-loss and expected calibration error of token marginals (15
-bins), CPU seconds of the final fit from sparse matrices, or from lists of names for CRFsuite, to weights, on one
-thread. I-LST, which training never shows, is left out of log-loss and calibration (2 tokens of the test set). p-values:
-bootstrap over sentences of the test set.
+The penalty is C = 1 / (2 c2) throughout. Each model has its own search over the same ladder of values, which starts
+with three of them (`START`) and goes on while the best is at an end of what was tried. Scores are token accuracy, F1 of
+spans as conlleval counts them (kernelcrf.metrics), and log-loss and expected calibration error of token marginals (15
+bins). Seconds are CPU time of the final fit on one thread, from sparse matrices, or from lists of names for CRFsuite,
+to weights. I-LST, which training never shows, is left out of log-loss and calibration (2 tokens of the test set).
+p-values: bootstrap over sentences of the test set.
 """
 
 from __future__ import annotations
@@ -263,27 +263,27 @@ def rows_of(X: sparse.csr_array, data: Data) -> list[sparse.csr_array]:
     return [X[end - length : end] for end, length in zip(ends, data.lengths, strict=True)]
 
 
-INTRODUCTION = """Linear CRFs on sparse features, the strength of CRFsuite: the same features and held-out data
-for all models of a task, then what richer templates and vectors of a frozen language model (MiniLM, 384 numbers each,
-in the same sparse matrix) add. Differences are tested by a bootstrap over the sentences of the test set."""
-TRIED = """What was tried, on held-out data alone. Chunking: of the gain over the usual templates the larger part is
-that of the richer ones (affixes, shapes, words joined with parts of speech, n-grams of five), the smaller that of IOBES
-labels, which do little for the usual templates; the gain is one of templates, which CRFsuite may be given as well.
+INTRODUCTION = """Linear CRFs on sparse features are the strength of CRFsuite. All models of a task have the same
+features and held-out data. Further rows show what richer templates and vectors of a frozen language model (MiniLM, 384
+numbers each, in the same sparse matrix) add. Differences are tested by a bootstrap over the sentences of the test
+set."""
+TRIED = """What was tried, on held-out data alone. Chunking: the larger part of the gain over the usual
+templates comes from the richer ones (affixes, shapes, words joined with parts of speech, n-grams of five). The smaller
+part comes from IOBES labels, which do little for the usual templates. CRFsuite may be given these templates as well.
 Large C win where F1 of spans is the score, at the price of overconfident marginals, which a temperature mends.
 Entities: full words in a window of five and pairs of words did worse than a small set of shapes, affixes and
 lower-cased neighbours. CRFsuite and kernelcrf minimise the same objective but for pairs of feature and label that
-training never shows, which CRFsuite leaves out; with the same templates and each at its own C the two are of one
-kind: on chunks kernelcrf is ahead on the test set but CRFsuite on what was held out, on entities neither is beyond the
-noise. One value of C was tried for the rich templates, whose fit was not timed, and for MiniLM. Kernels were not tried
-on the sparse columns: of hundreds of thousands, most are seen a few times, and products of them are what templates
-spell out. Single tokens take the largest C of the ladder on entities. On parts of speech kernelcrf tried C up
+training never shows, which CRFsuite leaves out. With the same templates and each at its own C, neither is clearly
+better. On chunks kernelcrf is ahead on the test set but CRFsuite on held-out data, and on entities the difference is
+within the noise. One value of C was tried for the rich templates, whose fit was not timed, and for MiniLM. Kernels were
+not tried on the sparse columns: of hundreds of thousands, most are seen a few times, and products of them are what
+templates spell out. Single tokens take the largest C of the ladder on entities. On parts of speech kernelcrf tried C up
 to 10, its best on what was held out, and no further, for the time that larger values take; CRFsuite's search went on to
-100.
-Not tried: MiniLM for chunks and parts of speech.
+100. Not tried: MiniLM for chunks and parts of speech.
 
-In practice: for sparse features take `ChainCRF("linear")` with IOBES labels and generous templates; divide by a
-temperature where probabilities matter; and where a few names decide, vectors of a frozen language model as
-extra columns are worth more than any template."""
+In practice: for sparse features take `ChainCRF("linear")` with IOBES labels and generous templates, and divide by a
+temperature if probabilities matter. If a few names decide, vectors of a frozen language model as extra columns are
+worth more than any template."""
 
 
 TASKS = {

@@ -4,9 +4,9 @@ The tests run under coverage, branches counted, child processes too; those of th
 the compiler (NUMBA_DISABLE_JIT=1), because coverage cannot watch machine code. A failure is less than 95 % of all lines
 and branches together. `--quick 1` measures the loops alone; `--data FILE` reports what earlier runs have collected.
 
-The lines that no test executes were read: they refuse arguments that the estimators have refused before, model files
-that only a forger makes, and packages that are not installed; they serve systems without fork or signals; they end
-loops early by rounding alone; or they run in workers of a cluster that are then killed.
+The lines that no test executes were read. Some refuse arguments that the estimators have refused before, model files
+that only a forger makes, or packages that are not installed. Others serve systems without fork or signals, end loops
+early by rounding alone, or run in workers of a cluster that are then killed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Mutation testing: changes of the mathematics that no test notices.
 
-Mutants are chosen at random, by a fixed seed, from each file of the mathematics, spread over its lines, and the tests
-that belong to the file are run on each (`studies/reliability/mutants.py`), by the operators of cosmic-ray without those
-that change bits or identities, which fail anywhere. Numba's loops run as plain Python. A mutant survives if all of
-these tests pass; it counts as a failure unless `studies/reliability/survivors.json` says why no test can, or need,
-tell it from the source.
+Mutants are chosen at random, by a fixed seed, from each file of the mathematics, spread over its lines. The tests that
+belong to the file are run on each (`studies/reliability/mutants.py`). Mutants are made by the operators of cosmic-ray
+without those that change bits or identities, which fail anywhere. Numba's loops run as plain Python. A mutant survives
+if all of these tests pass; it counts as a failure unless `studies/reliability/survivors.json` says why no test can, or
+need, tell it from the source.
 
 The mutants on file are a sample: four per file (`--count 4`) or a few more. *Failed before* counts the mutants that
 survived when they were first run. `--minutes` ends a run early, and the next goes on; `--again 1` runs the survivors

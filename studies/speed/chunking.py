@@ -1,8 +1,8 @@
 """CoNLL-2000 chunking: its sentences, and the usual window of words and parts of speech as features.
 
-A token at place 0 has 19 features: the words at -2, ..., 2 and the pairs (-1, 0) and (0, 1); the parts of speech at
--2, ..., 2, their pairs from (-2, -1) to (1, 2) and their triples from (-2, -1, 0) to (0, 1, 2). Places beyond the ends
-of a sentence hold `<s>` and `</s>`.
+A token at place 0 has 19 features. Seven are the words at -2, ..., 2 and the pairs (-1, 0) and (0, 1). Twelve are the
+parts of speech at -2, ..., 2, their pairs from (-2, -1) to (1, 2) and their triples from (-2, -1, 0) to (0, 1, 2).
+Places beyond the ends of a sentence hold `<s>` and `</s>`.
 """
 
 from __future__ import annotations

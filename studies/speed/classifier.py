@@ -1,11 +1,11 @@
 """KernelClassifier beside Nystroem with LogisticRegression, and beside GaussianProcessClassifier.
 
 100,000 rows of 20 features, two classes (`make_classification`), rbf kernel, n landmarks, float64, one thread. Both
-sides start from the rows and end within a relative distance of 1e-4 of the optimum on their own features:
-KernelClassifier by its certificate, LogisticRegression by the largest `tol` of a decreasing series that takes it there,
-found beforehand (its optimum is that of a far longer run). `objective` is what both minimise in the end, the negative
-log posterior, with LogisticRegression's C twice ours, as f = f_1 - f_0 has twice the prior variance. The landmarks
-differ: Nystroem draws rows, KernelClassifier chooses them (`auto`), or draws them too (`uniform`).
+sides start from the rows and end within a relative distance of 1e-4 of the optimum on their own features.
+KernelClassifier ends by its certificate, LogisticRegression by the largest `tol` of a decreasing series that takes it
+there. This `tol` is found beforehand, with the optimum of a far longer run. `objective` is what both minimise in the
+end, the negative log posterior, with LogisticRegression's C twice ours, as f = f_1 - f_0 has twice the prior variance.
+The landmarks differ: Nystroem draws rows, KernelClassifier chooses them (`auto`), or draws them too (`uniform`).
 GaussianProcessClassifier needs the Gram matrix of all rows: its time is measured on fewer, where it doubles or more
 with every step.
 """

@@ -1,13 +1,13 @@
 """Cost, memory and throughput of a Dask cluster of two worker processes on one machine.
 
 `cost`: a pass over 8 parts of 20,000 x 512 numbers with 10 labels on two workers of one thread, beside half the time of
-a bare loop of the same matrix products on one thread; and the cost of a pass with nothing to compute, by the number of
-parts. `memory`: a linear fit of dense inputs more than three times as large as the memory limits of the workers.
-`tokens`: ten million tokens, written to Parquet, read and hashed, fitted with C = 0.02 to a certified gap of 1 % and
-labelled back to Parquet. `pairs`: passes over CoNLL-2000 with the feature lists of `speed.training`, in one process and
-on the two workers, with weights for observed pairs and for all pairs of a feature and a label; bytes are those that the
-loopback device sends, from the client, the scheduler and the workers. `--only cost` measures one of them and keeps the
-others. docs/scaling.md shows the results.
+a bare loop of the same matrix products on one thread. It also measures the cost of a pass with nothing to compute, by
+the number of parts. `memory`: a linear fit of dense inputs more than three times as large as the memory limits of the
+workers. `tokens`: ten million tokens, written to Parquet, read and hashed, fitted with C = 0.02 to a certified gap of 1
+% and labelled back to Parquet. `pairs`: passes over CoNLL-2000 with the feature lists of `speed.training`, in one
+process and on the two workers, with weights for observed pairs and for all pairs of a feature and a label. Bytes are
+those that the loopback device sends, from the client, the scheduler and the workers. `--only cost` measures one of them
+and keeps the others. docs/scaling.md shows the results.
 """
 
 from __future__ import annotations

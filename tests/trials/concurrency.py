@@ -1,7 +1,8 @@
 """Concurrency: many threads, many processes, long runs.
 
-These count as failures: an answer that differs, in any bit, from that of one thread; a hang, a crash, more threads than
-were allowed, limits of BLAS that have changed; memory that grows with the number of fits and predictions.
+These count as failures: an answer that differs, in any bit, from that of one thread, a hang, a crash, and more threads
+than were allowed. So do limits of BLAS that have changed, and memory that grows with the number of fits and
+predictions.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ evidence is stationary if
 The derivative in delta is taken along dtheta_hat / dlog C = H^-1 theta_hat / C. MacKay omits delta, because it is 0 for
 a quadratic loss. For the loss of a CRF, the curvature decreases as the weights grow, so that C would be too small
 without delta. The fixed point is found by the secant method on log C; each fit starts from the weights of the previous
-fit. If the terms of the score are in groups, each with its own C, theta_hat and size are the weights of a group and
-their number, the trace in gamma is over these weights, and the secant method is used for each C on its own. If
+fit. The terms of the score may be in groups, each with its own C. Then theta_hat and size are the weights of a group
+and their number, the trace in gamma is over these weights, and the secant method is used for each C on its own. If
 determinants are estimated, each step is expensive, and the search starts at the C that the module `held_out` chooses.
 
 The hyperparameters of the kernel are found by SciPy's L-BFGS-B, which maximises the evidence over their logarithms

@@ -6,9 +6,9 @@ The labels y of a sequence x have the probability (equations 4 and 25 of the pap
 
 All functions take m sequences with N tokens in total, stored one after the other. `scores` (N, L) contains the scores
 s_t(j) of the L labels, one row per token. `transitions` contains the scores w_t(i, j) of a step from label i at token
-t-1 to label j at token t: one matrix (L, L) for all tokens, or (N, L, L), one matrix per token, in which the matrix of
-the first token of a sequence is not used. `chains` says which rows belong to which sequence. A score of -inf forbids a
-label or a step. Results have one entry per sequence or one row per token.
+t-1 to label j at token t. It is one matrix (L, L) for all tokens, or has one matrix per token, (N, L, L). The matrix of
+the first token of a sequence is then not used. `chains` says which rows belong to which sequence. A score of -inf
+forbids a label or a step. Results have one entry per sequence or one row per token.
 
 Messages are scaled to sum to one at each token. Sequences whose numbers would underflow are computed again with
 logarithms.

@@ -179,7 +179,7 @@ class LabelReader:
             raise ValueError(
                 f"y has the label {shown(label)} at {chains.place(t)}, which is not among the classes "
                 f"{shown_list(self.classes.tolist())}: expected one of these classes, a set of them, or None for a "
-                "missing label; set classes= to allow labels that do not occur in the training data"
+                "missing label. Set classes= to allow labels that do not occur in the training data"
             ) from None
 
 
