@@ -33,7 +33,12 @@ nitpicky = True
 toc_object_entries_show_parents = "hide"
 suppress_warnings = ["config.cache"]
 
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "smartquotes"]
+# Only a host knows the address of the repository: a workflow on GitHub tells it.
+server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
+repository = f"{server}/{name}" if server and name else None
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "smartquotes", "substitution"]
+myst_substitutions = {"version": release, "repository": f" of the [repository]({repository})" if repository else ""}
 myst_heading_anchors = 4
 
 autosummary_generate = True
@@ -77,4 +82,6 @@ html_theme_options = {
     "pygments_light_style": "tango",
     "pygments_dark_style": "monokai",
 }
+if repository:
+    html_theme_options["icon_links"] = [{"name": "Repository", "url": repository, "icon": "fa-brands fa-github"}]
 html_sidebars = {"index": [], "getting_started": []}

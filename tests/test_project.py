@@ -34,9 +34,11 @@ def test_the_readme_says_what_the_results_on_file_say():
     assert readme.written(other) == README
 
 
-def test_the_example_of_the_readme_is_short():
-    example = README.split("## A first model")[1].split("```python\n")[1].split("```")[0]
-    assert 10 < sum(line.startswith(">>> ") for line in example.splitlines()) < 15
+def test_the_readme_and_its_examples_are_short():
+    assert len(README.splitlines()) <= 120
+    examples = README.split("## A first model")[1].split("\n## ")[0]
+    assert examples.count("```python\n") == 2
+    assert 10 < sum(line.startswith(">>> ") for line in examples.splitlines()) < 15
 
 
 def test_links_of_the_readme_lead_somewhere():

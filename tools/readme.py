@@ -69,48 +69,6 @@ def quality() -> str:
     return table(["test data", "kernel CRF", "linear CRF", "CRFsuite", "kernel, each token alone"], rows)
 
 
-def speed() -> str:
-    """Seconds, tokens per second and memory beside CRFsuite."""
-    training, tagging = results("speed", "training"), results("speed", "tagging")["lists"]
-    ours, theirs, seconds = training["ours, 1 thread"], training["crfsuite"], tagging["seconds"]
-
-    def pace(name: str) -> str:
-        return f"{tagging['tokens'] / seconds[name] / 1e3:.0f}"
-
-    rows = [
-        [
-            "seconds of training to 0.1 % of the optimum, reading included",
-            f"{ours['seconds']:.0f}",
-            f"{theirs['seconds to 0.1 %']:.0f}",
-        ],
-        ["peak memory of that, MB", f"{ours['MB']:,.0f}", f"{theirs['MB']:,.0f}"],
-        ["thousand tokens per second, all sentences in one call", pace("lists, batch"), pace("lists, crfsuite")],
-        ["thousand tokens per second, one call per sentence", pace("lists, one by one"), pace("lists, crfsuite")],
-        [
-            "median microseconds of one sentence",
-            f"{1e6 * seconds['median sentence']:.0f}",
-            f"{1e6 * seconds['median sentence, crfsuite']:.0f}",
-        ],
-    ]
-    return table(["CoNLL-2000 chunking, linear CRF, one thread", "kernelcrf", "CRFsuite"], rows)
-
-
-def labels() -> str:
-    """Describe the picture of label efficiency in words."""
-    errors = results("accuracy", "label_efficiency_letters")["errors"]
-
-    def mean(name: str, size: int) -> str:
-        return f"{100 * fmean(run['error'] for run in errors[name][str(size)]):.1f} %"
-
-    return filled(
-        f"With 10 labelled words a kernel on pixels ({mean('rbf, pixels', 10)} wrong letters) is hardly better than a "
-        f"linear CRF ({mean('linear, pixels', 10)}); with 1,000 it makes half of the errors "
-        f"({mean('rbf, pixels', 1000)} against {mean('linear, pixels', 1000)}). Inputs in which small differences are "
-        f"small, here shapes, are worth as much as three times the labels: {mean('rbf, shapes', 1000)} with 1,000 "
-        f"words, where pixels have {mean('rbf, pixels', 3000)} with 3,000."
-    )
-
-
 def limits() -> str:
     """List the cases in which other libraries are the better choice, with figures."""
     prosody, few = results("accuracy", "prosody"), results("accuracy", "label_efficiency_letters")["errors"]
@@ -142,7 +100,7 @@ def filled(text: str, item: bool = False) -> str:
     return textwrap.fill(text, 120, initial_indent="- " if item else "", subsequent_indent="  " if item else "")
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"quality": quality, "speed": speed, "labels": labels, "limits": limits}
+BLOCKS: dict[str, Callable[[], str]] = {"quality": quality, "limits": limits}
 
 
 def written(text: str) -> str:
