@@ -125,7 +125,7 @@ class KernelEstimator(InputEstimator[Chained]):
         For the linear kernel, these are the names of the features in feature dicts, the names of the columns of data
         frames, or x0, x1, ... for arrays. For arrays, `input_features` may contain other names. For a kernel with
         landmarks, each row belongs to a combination of landmarks, and the names are "chaincrf0", "chaincrf1", ... If
-        inputs have names, such as "words", the names start with "words__".
+        inputs have names, such as "words", the names start with `words__`.
         """
         model = self._model
         own = type(self).__name__.lower()
