@@ -12,7 +12,8 @@ import pytest
 import kernelcrf
 
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 HOST = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "who/kernelcrf", "GITHUB_SHA": "1a2b3c"}
 
@@ -67,6 +68,28 @@ def test_the_version_is_that_of_the_project_and_typed():
         pytest.skip("another installation is tested")
     assert kernelcrf.__version__ == PROJECT["version"]
     assert (Path(kernelcrf.__file__).parent / "py.typed").is_file()
+
+
+def test_the_recipe_of_the_conda_package_says_what_the_project_declares():
+    yaml = pytest.importorskip("yaml", reason="PyYAML, which comes with Dask, reads the recipe")
+    recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8"))
+    assert recipe["context"] == {"version": PROJECT["version"], "python_min": PROJECT["requires-python"].strip(">=")}
+
+    def of_pip(requirements):
+        """The requirements in conda's words, without the extras of the project itself."""
+        for requirement in requirements:
+            name, bound = requirement.split(">=")
+            for part in ("dask", "distributed") if name == "dask[distributed]" else (name,):
+                yield f"{'matplotlib-base' if part == 'matplotlib' else part} >={bound}"
+
+    needed = recipe["requirements"]
+    assert needed["run"] == ["python >=${{ python_min }}", *of_pip(PROJECT["dependencies"])]
+    extras = PROJECT["optional-dependencies"]
+    assert needed["run_constraints"] == list(of_pip(extras["dask"] + extras["plot"] + extras["cli"]))
+    assert set(of_pip(PYPROJECT["build-system"]["requires"])) <= set(needed["host"])
+    scripts = [f"{name} = {target}" for name, target in PROJECT["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == scripts
+    assert recipe["about"]["license"] == PROJECT["license"]
 
 
 def test_workflows_run_the_one_command_on_every_python_that_is_promised():
