@@ -89,7 +89,7 @@ def draw_kernel(page: dict[str, Any]) -> None:
             ax.set(xlim=(5, 35), ylim=(-10.5, 10.5), xlabel="temperature, °C; a line for each hour")
             ax.set_title(f"{'linear' if name == 'linear' else 'kernel rbf'}: {score:.0%} of new tokens right")
             ax.spines[["top", "right"]].set_visible(False)
-        axes[0].set_ylabel('score of "on" less that of "off"')
+        axes[0].set_ylabel('score of "on" minus score of "off"')
 
 
 def draw_certificate(page: dict[str, Any]) -> None:
