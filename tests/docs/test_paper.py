@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "paper.md"
-PAGES = [page for folder in ("", "guide", "extend") for page in sorted((ROOT / "docs" / folder).glob("*.md"))]
+BUILT = {"_build", "gallery", "generated"}
+PAGES = [page for page in sorted((ROOT / "docs").rglob("*.md")) if not BUILT & set(page.relative_to(ROOT).parts)]
 NAME = re.compile(r"`~?(kernelcrf(?:\.\w+)+)`")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 STUDY = re.compile(r"`(studies/[\w/]+\.py)`")
