@@ -84,4 +84,4 @@ html_theme_options = {
 }
 if repository:
     html_theme_options["icon_links"] = [{"name": "Repository", "url": repository, "icon": "fa-brands fa-github"}]
-html_sidebars = {"index": [], "getting_started": []}
+html_sidebars = {"index": [], "getting_started": [], "primer": []}

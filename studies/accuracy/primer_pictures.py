@@ -31,14 +31,14 @@ def draw_chain(page: dict[str, Any]) -> None:
     """Draw the labels of one recording: the true ones, those of single tokens, and those of the chain."""
     x, y = page["test"].X[RECORDING], page["y_test"][RECORDING]
     rows = {"true": y, "each token alone": page["alone"].predict(x), "as a chain": page["crf"].predict([x])[0]}
-    with common.picture("primer_chain", 1, 1, dpi=100, figsize=(9, 2.1)) as (_, ax):
+    with common.picture("primer_chain", 1, 1, dpi=130, figsize=(7, 2)) as (_, ax):
         for row, (name, labels) in enumerate(rows.items()):
             for t, label in enumerate(labels):
                 ax.barh(row, 1, left=t, height=0.86, color=PALE[label], edgecolor="white", linewidth=1)
                 ax.text(t + 0.5, row, LETTERS[label], ha="center", va="center", fontsize=9)
             if name != "true":
-                ax.text(len(x) + 0.3, row, f"{np.mean(labels == y):.0%} right", va="center", fontsize=10)
-        ax.set(yticks=range(3), yticklabels=rows, xticks=[], xlim=(0, len(x) + 4), xlabel="seconds")
+                ax.text(len(x) + 0.3, row, f"{np.mean(labels == y):.0%}", va="center", fontsize=10)
+        ax.set(yticks=range(3), yticklabels=rows, xticks=[], xlim=(0, len(x) + 3), xlabel="seconds")
         ax.invert_yaxis()
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
@@ -50,7 +50,7 @@ def draw_transitions(page: dict[str, Any]) -> None:
     """Draw the scores of transitions, and the probabilities of the second token alone and in the chain."""
     alone, crf, x = page["alone"], page["crf"], page["x"]
     table = crf.transition_table()
-    with common.picture("primer_transitions", 1, 2, dpi=100, figsize=(9, 3.2), width_ratios=(1, 1.5)) as (_, axes):
+    with common.picture("primer_transitions", 1, 2, dpi=130, figsize=(7, 2.9), width_ratios=(1, 1.5)) as (_, axes):
         left, right = axes
         left.imshow(table, cmap="PuOr_r", vmin=-3, vmax=3)
         for (i, j), value in np.ndenumerate(table.to_numpy()):
@@ -73,7 +73,7 @@ def draw_kernel(page: dict[str, Any]) -> None:
     """Draw the score of "on" less that of "off" against the temperature, for both kernels."""
     grid = np.linspace(5, 35, 300)[:, None]
     temperature, is_on = np.vstack(page["X"])[:, 0], np.hstack(page["y"]) == "on"
-    with common.picture("primer_kernel", 1, 2, dpi=100, figsize=(9, 3.2), sharey=True) as (_, axes):
+    with common.picture("primer_kernel", 1, 2, dpi=130, figsize=(7, 2.9), sharey=True) as (_, axes):
         for ax, name, colour in zip(axes, ("linear", "kernel"), COLOURS[:2], strict=True):
             model = page[name]
             # A sequence with one token has no transitions: its log odds are the difference of the scores.
@@ -89,7 +89,7 @@ def draw_kernel(page: dict[str, Any]) -> None:
             ax.set(xlim=(5, 35), ylim=(-10.5, 10.5), xlabel="temperature, °C; a line for each hour")
             ax.set_title(f"{'linear' if name == 'linear' else 'kernel rbf'}: {score:.0%} of new tokens right")
             ax.spines[["top", "right"]].set_visible(False)
-        axes[0].set_ylabel('score of "on" minus score of "off"')
+        axes[0].set_ylabel("score of on minus score of off", fontsize=9)
 
 
 def draw_certificate(page: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ def draw_certificate(page: dict[str, Any]) -> None:
     gap, passes, _ = model.gap_curve_.T
     objective = model.objective_curve_
     lower = np.maximum.accumulate(np.maximum(objective * (1 - gap), 0))
-    with common.picture("primer_certificate", 1, 1, dpi=100, figsize=(9, 3)) as (_, ax):
+    with common.picture("primer_certificate", 1, 1, dpi=130, figsize=(7, 2.6)) as (_, ax):
         ax.plot(passes, objective, ".-", color=COLOURS[0], label="objective")
         ax.plot(passes, lower, ".--", color=COLOURS[1], label="lower bound")
         ax.fill_between(passes, lower, objective, color="#cccccc", alpha=0.4, label="the minimum is in here")
