@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MAKE = ROOT / "docs" / "make.py"
-FOLDERS = ("", "docs", "docs/guide", "docs/extend", "docs/coming_from")
+FOLDERS = ("", "docs", "docs/guide", "docs/extend", "docs/coming_from", "docs/beside")
 PAGES = [page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))]
 
 
