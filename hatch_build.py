@@ -33,7 +33,7 @@ class AddressedMetadata(MetadataHookInterface):
 
 
 def addressed(text: str, environment: Mapping[str, str]) -> str:
-    """The README with absolute addresses where the host is known, and without them where it is not."""
+    """Return the README with absolute addresses if the host is known, and without them if it is not."""
     known = set(environment) >= NAMES
 
     def replaced(match: re.Match[str]) -> str:
@@ -47,7 +47,7 @@ def addressed(text: str, environment: Mapping[str, str]) -> str:
 
 
 def urls(environment: Mapping[str, str]) -> dict[str, str]:
-    """The links beside the page."""
+    """Return the links beside the page."""
     if not set(environment) >= NAMES:
         return {}
     home = _home(environment)

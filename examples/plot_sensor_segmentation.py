@@ -34,7 +34,7 @@ def record(rng, seconds=60):
 
 
 def windows(signal, labels):
-    """Half a second each: spread, range, zero crossings and energy at three paces; the label of the middle."""
+    """Return spread, range, zero crossings and energy at three paces of each half second, and its middle label."""
     parts = signal.reshape(-1, WINDOW)
     spectrum = np.log(np.abs(np.fft.rfft(parts, axis=1))[:, 1:4])
     crossings = (np.diff(np.sign(parts), axis=1) != 0).mean(axis=1)

@@ -4,8 +4,8 @@
     python tools/check_prose.py FILE ...   the given files alone
 
 A sentence has at most 40 words; code, formulas and addresses count as one word each. A docstring starts with what a
-function does or a thing is, not with "Of", "What", "Those", "That of" or "By". Messages are the texts of exceptions and
-warnings.
+function does or a thing is, not with "Of", "What", "Those", "That of" or "By". The docstring of a function starts with
+a verb, not with an article. Messages are the texts of exceptions and warnings.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from draw_texts import written
 ROOT = Path(__file__).parents[1]
 MOST_WORDS = 40
 FRAGMENT = re.compile(r"(Of|What|Those|That of|By)\b")
+NO_VERB = re.compile(r"(The|A|An|All|Each|One|For|Whether|Before)\b")
 PYTHON = ("src", "tools", "studies", "examples", "docs", "hatch_build.py")
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "docs")
 MADE = {"_build", "gallery", "generated", "__pycache__"}
@@ -61,28 +62,31 @@ def n_words(sentence: str) -> int:
     return sum(any(letter.isalnum() for letter in word) for word in sentence.split())
 
 
-def texts(path: Path) -> Iterator[tuple[int, str, bool]]:
-    """Yield the line and the text of each docstring and message, or of a page, and whether it is a docstring."""
+def texts(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield the line, the text and the kind of each docstring and message of a module, or of a page."""
     content = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
-        yield 1, content, False
+        yield 1, content, "page"
         return
     for node in ast.walk(ast.parse(content)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if docstring := ast.get_docstring(node, clean=False):
                 indent = node.body[0].col_offset
-                yield getattr(node, "lineno", 1), re.sub(rf"^ {{{indent}}}", "", docstring, flags=re.MULTILINE), True
+                kind = "docstring" if isinstance(node, ast.Module | ast.ClassDef) else "docstring of a function"
+                yield getattr(node, "lineno", 1), re.sub(rf"^ {{{indent}}}", "", docstring, flags=re.MULTILINE), kind
         elif isinstance(node, ast.Call):
             called = getattr(node.func, "attr", getattr(node.func, "id", ""))
             if called == "warn" or called.endswith(("Error", "Warning")):
-                yield node.lineno, written(node.args), False
+                yield node.lineno, written(node.args), "message"
 
 
 def findings(path: Path) -> Iterator[str]:
     """Yield a line for each sentence that is too long and each docstring that starts with a fragment."""
-    for line, text, is_docstring in texts(path):
-        if is_docstring and FRAGMENT.match(text):
+    for line, text, kind in texts(path):
+        if kind.startswith("docstring") and FRAGMENT.match(text):
             yield f"{line}: starts with a fragment: {text.splitlines()[0]}"
+        if kind == "docstring of a function" and NO_VERB.match(text):
+            yield f"{line}: does not start with a verb: {text.splitlines()[0]}"
         for sentence in sentences(text):
             if n_words(sentence) > MOST_WORDS:
                 yield f"{line}: {n_words(sentence)} words: {sentence}"

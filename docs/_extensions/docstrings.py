@@ -33,7 +33,7 @@ def _escaped(line: str) -> str:
 
 
 def _sections(lines: list[str]) -> list[tuple[str, list[str]]]:
-    """Titles and lines of the sections; the first has no title."""
+    """Return titles and lines of the sections; the first has no title."""
     found: list[tuple[str, list[str]]] = [("", [])]
     k = 0
     while k < len(lines):
@@ -47,7 +47,7 @@ def _sections(lines: list[str]) -> list[tuple[str, list[str]]]:
 
 
 def _entries(lines: list[str], names: set[str]) -> tuple[list[str], list[str]]:
-    """The prose, and what is said of arguments."""
+    """Return the prose, and the entries that describe arguments."""
     prose: list[str] = []
     entries: list[str] = []
     k = 0
@@ -66,7 +66,7 @@ def _entries(lines: list[str], names: set[str]) -> tuple[list[str], list[str]]:
 
 
 def _prose(lines: list[str]) -> list[str]:
-    """Prose with its indented parts as literal blocks."""
+    """Return prose with its indented parts as literal blocks."""
     result: list[str] = []
     literal = False
     for k, line in enumerate(lines):
@@ -112,12 +112,12 @@ def skip(app: Sphinx, what: str, name: str, thing: object, skipped: bool, option
 def signature(
     app: Sphinx, what: str, name: str, thing: object, options: object, arguments: str | None, returned: str | None
 ) -> tuple[str, None] | None:
-    """Nobody calls a protocol."""
+    """Leave out the signature of a protocol, which nobody calls."""
     return ("", None) if what == "class" and getattr(thing, "_is_protocol", False) else None
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Before numpydoc, whose priority is the usual 500."""
+    """Connect to events before numpydoc, whose priority is the usual 500."""
     app.connect("autodoc-process-docstring", prepare, priority=100)
     app.connect("autodoc-process-signature", signature)
     app.connect("autodoc-skip-member", skip)

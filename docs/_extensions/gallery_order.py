@@ -23,7 +23,7 @@ class Order:
         self.src_dir = src_dir
 
     def __call__(self, filename: str) -> tuple[int, str]:
-        """The place of an example."""
+        """Return the place of an example."""
         name = filename.removesuffix(".py")
         return (PLACES.index(name) if name in PLACES else len(PLACES), name)
 

@@ -14,13 +14,13 @@ def _mathml(node: nodes.Node, as_block: bool) -> str:
 
 
 def inline(translator, node: nodes.math) -> None:
-    """A formula within a line."""
+    """Write a formula within a line."""
     translator.body.append(_mathml(node, as_block=False))
     raise nodes.SkipNode
 
 
 def display(translator, node: nodes.math_block) -> None:
-    """A formula on a line of its own."""
+    """Write a formula on a line of its own."""
     number = ""
     if node.get("number"):
         number = f'<span class="eqno">({get_node_equation_number(translator, node)})</span>'

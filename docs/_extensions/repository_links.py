@@ -20,7 +20,7 @@ LINK = re.compile(r"(\]\()([^)#\s]+)")
 
 
 def rewritten(text: str, folder: str, page_folder: str) -> str:
-    """The text of a file of `folder` with links as a page in `page_folder` needs them; both are paths from the root."""
+    """Return a file of `folder` with links as a page in `page_folder` needs them; both are paths from the root."""
 
     def target(match: re.Match[str]) -> str:
         link = match[2]
@@ -36,7 +36,7 @@ def rewritten(text: str, folder: str, page_folder: str) -> str:
 
 
 def read_page(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Links of a page of docs/."""
+    """Rewrite the links of a page of docs/."""
     # The empty line after an example is for doctest; nobody needs to see it.
     source[0] = LAST_LINE.sub(r"\1\n```\n", source[0])
     folder = posixpath.dirname(posixpath.join("docs", docname))
@@ -44,7 +44,7 @@ def read_page(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def read_included(app: Sphinx, path: Path, parent: str, source: list[str]) -> None:
-    """Links of a file of the repository that a page includes."""
+    """Rewrite the links of a file of the repository that a page includes."""
     root = Path(app.srcdir).parent
     file = (Path(app.srcdir) / path).resolve()
     if file.is_relative_to(root):

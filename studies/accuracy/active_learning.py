@@ -81,7 +81,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def needed(row: dict[str, Any]) -> float:
-    """Letters labelled when the accuracy passes the goal, between the last two rounds."""
+    """Return the number of letters labelled when the accuracy passes the goal, between the last two rounds."""
     letters, accuracy = row["letters"][-2:], row["accuracy"][-2:]
     return float(np.interp(GOAL, accuracy, letters)) if accuracy[-1] >= GOAL else float("nan")
 

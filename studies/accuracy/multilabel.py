@@ -85,7 +85,7 @@ def whole(predicted: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 
 def chosen(make: Callable[..., Any], grid: dict[str, Any], X: np.ndarray, Y: np.ndarray) -> dict[str, Any]:
-    """The values of the grid with the highest accuracy of whole sets in three folds of the training part."""
+    """Return the values of the grid with the highest accuracy of whole sets in three folds of the training part."""
     found = []
     for C, share in itertools.product(grid["C"], grid["gamma"]):
         setting = {"C": C, "gamma": share / X.shape[1]}

@@ -26,7 +26,7 @@ STRENGTH = 1.5
 
 
 def network(n: int, n_edges: int, rng: np.random.Generator) -> tuple[Graph, list[tuple[int, int]], np.ndarray]:
-    """A graph over n binary variables, its edges, and the tables of interactions."""
+    """Return a graph over n binary variables, its edges, and the tables of interactions."""
     pairs = list(itertools.combinations(range(n), 2))
     edges = [pairs[k] for k in sorted(rng.choice(len(pairs), size=n_edges, replace=False))]
     signs = rng.choice((-1, 1), size=n_edges)

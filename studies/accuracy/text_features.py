@@ -44,7 +44,7 @@ def kind(word: str) -> str:
 
 
 def attributes(words: Sentences, affixes: int = 4) -> dict[str, list[list[str]]]:
-    """w word, l lower-cased with digits as 0, s shape, k kind, a1.. prefixes and z1.. suffixes of the lower-cased."""
+    """Return w word, l lower-cased with digits as 0, s shape, k kind, a1.. prefixes and z1.. suffixes of l."""
     lower = [[re.sub(r"\d", "0", word.lower()) for word in one] for one in words]
     found = {
         "w": [list(one) for one in words],
@@ -79,7 +79,7 @@ class WindowFeatures:
         return self.transform(columns)
 
     def transform(self, columns: Mapping[str, Sentences]) -> sparse.csr_array:
-        """(N, n_features), all tokens one after the other."""
+        """Return the features of all tokens one after the other, (N, n_features)."""
         found, start = [], 0
         for key, known in zip(self._joined(columns), self._keys, strict=True):
             place = np.minimum(np.searchsorted(known, key), max(len(known) - 1, 0))

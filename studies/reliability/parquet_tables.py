@@ -65,7 +65,7 @@ def odd_parquet(data: bytes) -> bytes | None:
 
 
 def _type(left: Iterator[int], depth: int) -> tuple[Any, Callable[[], Any]]:
-    """A type, and a call that returns the next value of it."""
+    """Return a type, and a call that returns the next value of it."""
     if depth == 0:
         kind, chosen = LEAVES[next(left, 0) % len(LEAVES)]
         return kind, lambda: None if (k := next(left, 0)) == 255 else chosen(k)

@@ -22,7 +22,7 @@ POS_RUNS = [range(i, i + n) for n in (1, 2, 3) for i in WINDOW if i + n - 1 in W
 
 
 def sentences(split: str) -> list[list[Token]]:
-    """The sentences of "train" or "test", each a list of (word, part of speech, chunk tag)."""
+    """Return the sentences of "train" or "test", each a list of (word, part of speech, chunk tag)."""
     if split not in SPLITS:
         raise ValueError(f"split={split!r}: expected one of {', '.join(SPLITS)}")
     with gzip.open(common.data_folder(FOLDER) / f"{split}.txt.gz", "rt", encoding="utf-8") as file:
@@ -32,7 +32,7 @@ def sentences(split: str) -> list[list[Token]]:
 
 
 def features(sentence: list[Token]) -> list[list[str]]:
-    """The 19 features of each token."""
+    """Return the 19 features of each token."""
     ends = [("<s>", "<s>", "")] * 2, [("</s>", "</s>", "")] * 2
     words, tags, _ = zip(*ends[0], *sentence, *ends[1], strict=True)
     names = [
@@ -47,5 +47,5 @@ def features(sentence: list[Token]) -> list[list[str]]:
 
 
 def labels(sentence: list[Token]) -> list[str]:
-    """The chunk tag of each token."""
+    """Return the chunk tag of each token."""
     return [chunk for _, _, chunk in sentence]

@@ -59,7 +59,7 @@ def nystroem(n: int) -> Nystroem:
 
 
 def tolerance(F: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """The largest tol with which LogisticRegression comes within TOL of its optimum, and that optimum."""
+    """Return the largest tol with which LogisticRegression comes within TOL of its optimum, and that optimum."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         best = objective(logistic(1e-9, 20_000).fit(F, y), F, y)

@@ -30,7 +30,7 @@ DEFAULTS = {"N": 20_000, "n": 100, "L": 5}
 
 
 def labels(N: int, L: int, rng: np.random.Generator) -> np.ndarray:
-    """Labels that stay as they are two times in three."""
+    """Draw labels that stay as they are two times in three."""
     moves = np.where(rng.random((N // LENGTH, LENGTH)) < 2 / 3, 0, rng.integers(1, max(L, 2), (N // LENGTH, LENGTH)))
     return (np.cumsum(moves, axis=1) % L).astype(np.int32)
 
@@ -44,7 +44,7 @@ def dense(N: int, L: int, rng: np.random.Generator) -> tuple[list[np.ndarray], l
 
 
 def sparse(N: int, L: int, rng: np.random.Generator) -> tuple[list[sp.csr_array], list[np.ndarray]]:
-    """Features by Zipf's law, each of which has labels that it prefers."""
+    """Draw features by Zipf's law, each of which has labels that it prefers."""
     y = labels(N, L, rng)
     places = np.minimum(rng.zipf(1.1, size=(*y.shape, 20)) % 19_999 + 1, 19_999)
     columns = (

@@ -40,7 +40,7 @@ def quiet_fit(model: ChainCRF, X: list[Any], y: list[Any]) -> ChainCRF:
 
 
 def as_dicts(sentence: list[list[str]]) -> list[dict[str, str]]:
-    """The same as dicts, whose keys are the template's own strings."""
+    """Return the features as dicts, whose keys are the template's own strings."""
     parts = [[feature.split("=", 1) for feature in token] for token in sentence]
     return [{sys.intern(name): value for name, value in token} for token in parts]
 

@@ -1,4 +1,4 @@
-"""Sentences of pages, docstrings and messages are short, and no docstring starts with a fragment."""
+"""Sentences of pages, docstrings and messages are short, and docstrings of functions start with a verb."""
 
 import importlib
 from pathlib import Path
@@ -23,6 +23,12 @@ def test_nothing_is_found_in_the_repository(prose):
 def test_a_docstring_that_starts_with_a_fragment_is_found(prose, start, tmp_path):
     (tmp_path / "a.py").write_text(f'def f():\n    """{start} all numbers."""\n\n\nclass A:\n    """Offer that."""\n')
     assert list(prose.findings(tmp_path / "a.py")) == [f"1: starts with a fragment: {start} all numbers."]
+
+
+def test_the_docstring_of_a_function_starts_with_a_verb(prose, tmp_path):
+    text = '"""The text."""\n\n\nclass A:\n    """A thing."""\n\n    def f(self):\n        """The place."""\n'
+    (tmp_path / "a.py").write_text(text)
+    assert list(prose.findings(tmp_path / "a.py")) == ["7: does not start with a verb: The place."]
 
 
 LONG = "word " * 20 + "and " + "word " * 20 + "end"

@@ -81,7 +81,7 @@ class LabelledSequences:
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """The number of tokens of each sequence."""
+        """Return the number of tokens of each sequence."""
         return np.fromiter(map(len, self.y), np.int64, len(self.y))
 
     def take(self, indices: npt.ArrayLike) -> LabelledSequences:

@@ -86,7 +86,7 @@ class Record:
 
     @property
     def width(self) -> int:
-        """The number of cells per token for text, the number of columns for vectors, and 0 for features."""
+        """Return the number of cells per token for text, the number of columns for vectors, and 0 for features."""
         return len(self.x[0]) if self.kind == "text" else int(self.x.shape[1]) if self.kind == "vectors" else 0
 
 

@@ -176,7 +176,7 @@ class Templates:
 
     @cached_property
     def compiled(self) -> list[list[Place]]:
-        """The parsed templates; each template is a list of `Place`, one per macro."""
+        """Return the parsed templates; each template is a list of `Place`, one per macro."""
         templates = []
         for number, line in enumerate(self.text.split("\n"), 1):
             line, source = line.strip(), f"{self.source}, line {number}"

@@ -120,7 +120,7 @@ class Reliability:
 
     @property
     def error(self) -> float:
-        """The expected calibration error: the weighted mean of |accuracy - confidence| over the bins."""
+        """Return the expected calibration error: the weighted mean of |accuracy - confidence| over the bins."""
         filled = self.weight > 0
         gaps = np.abs(self.accuracy - self.confidence)[filled]
         return float(self.weight[filled] @ gaps / self.weight.sum())

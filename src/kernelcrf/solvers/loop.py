@@ -296,7 +296,7 @@ class Directions(Protocol):
 
 
 def descend(rule: Directions, start: Floats, progress: Progress, *, curvature: bool, wolfe: float) -> str:
-    """Repeatedly compute a direction and search along it, until the gap is within the tolerance; return the status.
+    """Compute directions and search along them until the gap is within the tolerance; return the status.
 
     rule : computes the directions.
     curvature : whether the directions need products with the Hessian.

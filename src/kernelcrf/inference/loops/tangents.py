@@ -8,7 +8,7 @@ from kernelcrf.inference.loops.scaled import advance
 
 @compiled
 def centre_nodes(p, du, d):
-    """For each token t, write du[t] minus its mean under the probabilities p[t] into d[t], and pad d[t] with zeros."""
+    """Write du[t] minus its mean under p[t] into d[t] for each token t, and pad d[t] with zeros."""
     n_labels, width = p.shape[1], d.shape[1]
     for t in range(len(p)):
         mean = 0.0
