@@ -81,16 +81,17 @@ def limits() -> str:
     return "\n".join(
         filled(text, item=True)
         for text in (
-            "**Millions of labelled words and a GPU.** Fine-tune a network: on prosody a published BERT, tuned on "
-            f"twenty times the words, is at 83.2 %, our best chain at {best:.1f} %.",
-            '**Hundreds of thousands of sparse features.** Take `kernel="linear"`: on text of that kind no kernel has '
-            "gained anything here. CRFsuite fits the same model and takes less memory.",
-            "**Labels that say little about each other.** A classifier of single tokens may do: on the proteins of "
-            f"Qian and Sejnowski an SVC has {100 * qian['SVC']['accuracy']:.1f} %, the best chain "
-            f"{100 * qian['kernelcrf rbf, segments']['accuracy']:.1f} %. Here that is `KernelClassifier`.",
-            f"**A handful of labelled sequences.** With ten labelled words of handwriting a kernel CRF has "
-            f"{with_ten('rbf, pixels')} wrong letters, a linear CRF {with_ten('linear, pixels')} and an SVC of single "
-            f"letters {with_ten('SVC, pixels')}.",
+            "**Millions of labelled words and a GPU.** Fine-tune a network. On prosody, a published BERT that was "
+            f"tuned on twenty times the words reaches 83.2 %, and our best chain {best:.1f} %.",
+            '**Hundreds of thousands of sparse features.** Use `kernel="linear"`: on such text, no other kernel was '
+            "better. CRFsuite fits the same model with less memory.",
+            "**Labels that say little about each other.** Use a classifier of single tokens, such as "
+            "`KernelClassifier`. On the proteins of Qian and Sejnowski, an SVC reaches "
+            f"{100 * qian['SVC']['accuracy']:.1f} %, and the best chain "
+            f"{100 * qian['kernelcrf rbf, segments']['accuracy']:.1f} %.",
+            f"**A handful of labelled sequences.** With ten labelled words of handwriting, a kernel CRF gets "
+            f"{with_ten('rbf, pixels')} of the letters wrong, a linear CRF {with_ten('linear, pixels')}, and an SVC of "
+            f"single letters {with_ten('SVC, pixels')}.",
         )
     )
 
