@@ -39,3 +39,20 @@ def test_links_of_pages_lead_to_files(page):
         if target.parent.name == "gallery":  # pages that are made of the examples
             target = ROOT / "examples" / ("GALLERY_HEADER.rst" if target.stem == "index" else f"{target.stem}.py")
         assert target.is_file(), link
+
+
+def anchors(page):
+    """The anchors of the headings of a page, and those that it names."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    made = {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+    return made | set(re.findall(r"^\(([\w-]+)\)=", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_to_headings_lead_to_headings(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for path, anchor in re.findall(r"\]\((?![a-z]+:)([^)#\s]*)#([^)\s]+)\)", text):
+        target = page.parent / path if path else page
+        if target.suffix == ".md":
+            assert anchor in anchors(target), f"{path}#{anchor}"
