@@ -241,8 +241,6 @@ def synthetic(law: str, n: int, title: str) -> Task:
 
 # Proteins
 
-N_CHAINS = 120
-
 
 @cache
 def chains() -> tuple[list[Any], list[Any], list[Any], list[Any], list[Any]]:
@@ -261,14 +259,12 @@ def take(items: Sequence[Any], rows: Iterable[int]) -> list[Any]:
 def cb513_split(fold: int) -> Split:
     X, y, scored, *_ = chains()
     train, test = list(KFold(5, shuffle=True, random_state=0).split(y))[fold]
-    train = np.random.default_rng(0).permutation(train)[:N_CHAINS]
     return Split({"tokens": take(X, train)}, take(y, train), {"tokens": take(X, test)}, take(scored, test))
 
 
 def ts115_split(fold: int) -> Split:
     X, y, _, Z, z = chains()
-    train = np.random.default_rng(0).permutation(len(X))[:N_CHAINS]
-    return Split({"tokens": take(X, train)}, take(y, train), {"tokens": Z}, z)
+    return Split({"tokens": X}, y, {"tokens": Z}, z)
 
 
 def protein_choice() -> Split:
@@ -284,7 +280,7 @@ def rbf(kind: Any, tol: float = 1e-3, **fixed: Any) -> Model:
     return Model(partial(kind, kernel="rbf", tol=tol, **fixed), grid=proteins.GRID)
 
 
-def protein_task(title: str, n: int, split: Callable[[int], Split]) -> Task:
+def protein_task(title: str, n: int, split: Callable[[int], Split], use: str) -> Task:
     return Task(
         title,
         n,
@@ -299,7 +295,10 @@ def protein_task(title: str, n: int, split: Callable[[int], Split]) -> Task:
         (("Q3, %", 100, 2), ("log-loss", 1, 4)),
         choice=protein_choice,
         criterion=(1, -1),
-        sizes={"choice": {"n_components": 400}, "fit": {"n_components": 400}},
+        sizes={
+            "choice": {"n_components": proteins.N_LANDMARKS["choice"]},
+            "fit": {"n_components": proteins.N_LANDMARKS[use]},
+        },
     )
 
 
@@ -528,8 +527,8 @@ def all_tasks() -> dict[str, Task]:
         "normal 200": synthetic("normal", 200, "Normal durations"),
         "geometric 200": synthetic("geometric", 200, "Geometric durations"),
         "addresses": address_task(),
-        "ts115": protein_task("CB513 to TS115, 120 training chains", 1, ts115_split),
-        "cb513": protein_task("CB513, five folds, 120 training chains each", 5, cb513_split),
+        "ts115": protein_task("CB513 to TS115", 1, ts115_split, "fit"),
+        "cb513": protein_task("CB513, five folds", 5, cb513_split, "folds"),
         "chunking": text_task("chunking", "CoNLL-2000, 2,000 training sentences", 8, chunk_features),
         "entities": text_task("entities", "WNUT-17", 6, entity_features),
         "activity": activity_task(),

@@ -9,8 +9,8 @@ Synthetic      three labels, two noisy numbers per token; durations of about 8, 
                predictions. Five draws (three of the larger sets) of training data and of 100 test sequences each;
                C="auto" for all models; SegmentCRF without functions of first and last tokens, as the law
 Addresses      folds and features of `accuracy.addresses`
-Proteins       inputs and folds of `accuracy.proteins`, but 120 chains to train, drawn at random, and 400 landmarks;
-               hand-made states are the first, inner and last residue of a run; max_duration=200 covers the longest run
+Proteins       inputs, folds and landmarks of `accuracy.proteins`; hand-made states are the first, inner and last
+               residue of a run; max_duration=200 covers the longest run
 Chunks         CoNLL-2000, the first 2,000 sentences of train, the usual templates of `accuracy.tagging_tasks`; C by the
                last tenth of train; the whole test set
 Entities       WNUT-17, C by dev, then fitted to train and dev; templates of `accuracy.tagging_tasks`
