@@ -27,14 +27,6 @@ def module(path):
     return found
 
 
-def test_the_readme_says_what_the_results_on_file_say():
-    readme = module(ROOT / "tools" / "readme.py")
-    assert readme.written(README) == README
-    assert "| handwritten letters, pixels" in readme.quality()
-    other = README.replace("| handwritten letters", "| printed letters")
-    assert readme.written(other) == README
-
-
 def test_the_readme_and_its_examples_are_short():
     assert len(README.splitlines()) <= 120
     examples = README.split("## A first model")[1].split("\n## ")[0]

@@ -1,41 +1,31 @@
-"""Writes the tables and figures of README.md from the results on file, between its marks.
-
-python tools/readme.py            write them
-python tools/readme.py --check    exit with 1 where the README says something else
-"""
+"""Write the tables and figures of README.md from the results on file, between its marks."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
-import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
+from studies import common
+
+PAGE = common.ROOT / "README.md"
 NONE = "–"
 
 
-def results(folder: str, name: str) -> Any:
-    """Return the results that a study has left on file."""
-    return json.loads((ROOT / "studies" / folder / "results" / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown with numbers to the right."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def results(name: str) -> Any:
+    """Return the results that a study of accuracy has left on file."""
+    found = common.load(f"accuracy.{name}")
+    assert found is not None, f"no results of accuracy.{name} on file"
+    return found
 
 
 def quality() -> str:
     """Return a table of test scores of the same tasks by four kinds of model."""
-    letters, proteins = results("accuracy", "letters")["small"], results("accuracy", "proteins")["ts115"]
-    gpstruct, prosody = results("accuracy", "gpstruct"), results("accuracy", "prosody")
-    chunking = results("accuracy", "tagging_tasks")["tasks"]["chunking"]
+    letters, proteins = results("letters")["small"], results("proteins")["ts115"]
+    gpstruct, prosody = results("gpstruct"), results("prosody")
+    chunking = results("tagging_tasks")["tasks"]["chunking"]
     words = {row["name"]: row["test"][0] for row in prosody["rows"]}
 
     def wrong(runs: Mapping[str, Sequence[Mapping[str, float]]], *names: str) -> list[str]:
@@ -66,14 +56,14 @@ def quality() -> str:
         ["prominent words of speech, from text: right, %", *prominent],
         ["chunks, CoNLL-2000: F1 of spans, %", NONE, *spans, NONE],
     ]
-    return table(["test data", "kernel CRF", "linear CRF", "CRFsuite", "kernel, each token alone"], rows)
+    return common.markdown(["test data", "kernel CRF", "linear CRF", "CRFsuite", "kernel, each token alone"], rows)
 
 
 def limits() -> str:
     """List the cases in which other libraries are the better choice, with figures."""
-    prosody, few = results("accuracy", "prosody"), results("accuracy", "label_efficiency_letters")["errors"]
+    prosody, few = results("prosody"), results("label_efficiency_letters")["errors"]
     best = next(row for row in prosody["rows"] if row["name"] == prosody["best_2"])["test"][0]
-    qian = results("accuracy", "proteins")["qian_sejnowski"]
+    qian = results("proteins")["qian_sejnowski"]
 
     def with_ten(model: str) -> str:
         return f"{100 * fmean(row['error'] for row in few[model]['10']):.0f} %"
@@ -104,29 +94,13 @@ def filled(text: str, item: bool = False) -> str:
 BLOCKS: dict[str, Callable[[], str]] = {"quality": quality, "limits": limits}
 
 
-def written(text: str) -> str:
-    """Return the README with its blocks written anew."""
+def write() -> None:
+    """Write the blocks of the README anew."""
+    text = PAGE.read_text(encoding="utf-8")
     for name, block in BLOCKS.items():
-        pattern = re.compile(rf"(<!-- {name}, by tools/readme.py -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
+        pattern = re.compile(rf"(<!-- {name}, by python -m studies pages -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
         if len(pattern.findall(text)) != 1:
             raise SystemExit(f"README.md: expected one block {name!r} between its marks")
         made = block()
         text = pattern.sub(lambda match, made=made: f"{match[1]}\n{made}\n\n{match[2]}", text)
-    return text
-
-
-def main() -> None:
-    """Write the README, or check that it is up to date."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    options, path = parser.parse_args(), ROOT / "README.md"
-    before = path.read_text(encoding="utf-8")
-    after = written(before)
-    if options.check and after != before:
-        sys.exit("README.md does not say what the results on file say: run python tools/readme.py")
-    if not options.check:
-        path.write_text(after, encoding="utf-8", newline="\n")
-
-
-if __name__ == "__main__":
-    main()
+    PAGE.write_text(text, encoding="utf-8", newline="\n")
