@@ -43,11 +43,15 @@ class Split:
 
 @dataclass(frozen=True)
 class Model:
-    """Hold how a model is made, which inputs it reads, and which values of its parameters are tried."""
+    """Hold how a model is made, which inputs it reads, and which values of its parameters are tried.
+
+    like : the model whose chosen parameters are used, instead of a choice of its own.
+    """
 
     make: Callable[..., Any]
     inputs: str = "tokens"
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    like: str | None = None
 
 
 @dataclass(frozen=True)
@@ -393,7 +397,7 @@ def entity_features(x: list[dict[str, str]], start: int, end: int) -> dict[str, 
 
 def text_task(name: str, title: str, D: int, features: Callable[..., Any]) -> Task:
     linear = partial(Model, grid={"C": (1.0, 3.0, 10.0)})
-    segments = partial(SegmentCRF, "linear", tol=1e-2, max_duration=D)
+    segments = partial(SegmentCRF, "linear", tol=1e-2, max_iter=300, max_duration=D)
     return Task(
         title,
         1,
@@ -401,8 +405,10 @@ def text_task(name: str, title: str, D: int, features: Callable[..., Any]) -> Ta
         {
             "ChainCRF": linear(partial(ChainCRF, "linear", tol=1e-3)),
             "ChainCRF, IOBES": linear(partial(Iobes, tol=1e-3)),
-            "SegmentCRF": linear(segments),
-            "SegmentCRF, segment features": linear(partial(segments, segment_kernel="linear", pooling=features)),
+            "SegmentCRF": Model(segments, like="ChainCRF, IOBES"),
+            "SegmentCRF, segment features": Model(
+                partial(segments, segment_kernel="linear", pooling=features), like="ChainCRF, IOBES"
+            ),
         },
         count_spans,
         span_scores,
