@@ -455,7 +455,7 @@ def activity_task() -> Task:
         {
             "forest with HMM": Model(lambda: activity.HMM(activity.forest())),
             "ChainCRF": Model(partial(ChainCRF, random_state=0)),
-            "SegmentCRF": Model(partial(SegmentCRF, tol=1e-2, random_state=0)),
+            "SegmentCRF": Model(partial(SegmentCRF, C=1.0, tol=1e-2, random_state=0)),
             "ChainCRF over a forest": Model(partial(ChainCRF, **linear), "forest"),
             "SegmentCRF over a forest": Model(partial(SegmentCRF, tol=1e-2, **linear), "forest"),
         },
