@@ -37,8 +37,8 @@ class ChainCRF(SpanAnswers):
 
     X is a list of sequences. A sequence is an array, a sparse matrix or a data frame with one row per token, a list of
     feature dicts or, for several `inputs`, a mapping from names to these. If `lengths` is passed, X contains the tokens
-    of all sequences one after the other. y is a list of label sequences. None is a missing label, and so is -1 if all
-    other labels are strings or integers >= 0. A set of labels means that the label is one of the elements of the set.
+    of all sequences one after the other. y is a list of label sequences. Pass None for a missing label; -1 is missing,
+    too, if all other labels are strings or integers >= 0. Pass a set of labels if the label is one of its elements.
 
     Parameters
     ----------
@@ -53,19 +53,20 @@ class ChainCRF(SpanAnswers):
         mappings, each input reads the entry of the same name, or the one that `Input.of` names; otherwise all inputs
         read the sequence. `Input.columns` selects columns.
     C : float, "auto" or "evidence"
-        Prior variance of all weights, including transitions. CRFsuite's c2 is 1 / (2 C). "auto" chooses the power of 10
-        with which held-out sequences, a fifth of about 10,000 tokens, are likeliest. "evidence" chooses the C that
-        maximises the evidence, the probability of the training labels. With `inputs`, both choose a separate C for each
+        Prior variance of all weights, including transitions: the smaller, the smoother the model. CRFsuite's c2 is
+        1 / (2 C). "auto", the default, takes sequences with about 10,000 tokens, fits to four fifths of them, and keeps
+        the power of 10 with which the other fifth is likeliest. "evidence" maximises the evidence, the probability of
+        the training labels averaged over the prior of the weights. With `inputs`, both choose a separate C for each
         input, and one for all other weights, such as transitions.
     l1 : float
         Factor of an L1 penalty of all weights of a linear kernel, CRFsuite's c1. It makes most weights zero.
     optimize_kernel, n_restarts_optimizer : bool, int
         Whether to maximise the evidence over the kernel's hyperparameters, starting from the given values, and the
         number of further searches from random values. A kernel of sklearn.gaussian_process has its own bounds; gamma
-        of a named kernel may change by a factor of 1,000.
+        of a named kernel stays between 1 / 1,000 of its first value and 1,000 times that value.
     n_components, pivots : int, None or "auto"; str or rule of kernelcrf.basis
         Number of landmarks, and the rule that chooses them. None uses every distinct input; "auto" adds landmarks
-        until the gap in the kernel's whole function space is at most `tol`.
+        until it is proved that more of them cannot lower the objective by more than the share `tol`.
     label_kernel : "delta", "centred" or (L, L) array
         Kernel on labels. A positive semi-definite matrix lets similar labels learn from each other.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
@@ -73,26 +74,28 @@ class ChainCRF(SpanAnswers):
     fit_intercept, boundaries : bool
         Whether each label has a bias, and whether first and last labels have scores; their prior variance is C, too.
     constraints : None, "BIO", "IOB1", "IOB2", "BIOUL", "BILOU", "IOBES", "BIOES", "BMES" or pairs of labels
-        Which labels may follow each other; a labelling that breaks the constraints has probability 0.
+        A tagging scheme, or all pairs (label, next label) that are allowed. Other labellings have probability 0.
     classes : None or labels
         All labels, if some of them may not occur in y.
     class_weight : None, "balanced" or dict
-        Weights of labels. The weight of a sequence is the mean over its observed labels; 0 leaves the sequence out.
+        Weights of labels. A sequence has the mean weight of its known labels; if it is 0, the sequence is left out.
     laplace : bool or "diagonal"
         Compute the evidence and the posterior of the weights, which `log_marginal_likelihood`, `uncertainty` and
         `predict_proba(posterior="laplace")` need. "diagonal" takes one pass over the data: the posterior omits
-        covariances of weights, and the evidence is rough. It is meant for a later fit with `prior`.
+        covariances of weights, and the evidence is rough. Use it if this model will be the `prior` of another fit.
     decoding : "viterbi", "marginal" or "f1"
         Whether `predict` returns the likeliest labelling, the likeliest label of each token, or the labels with the
         highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER; the threshold for spans is
         chosen for all sequences of X together, so pass a whole test set to `predict`, not one sequence at a time.
     all_possible_states, all_possible_transitions : bool
         Whether pairs of a feature and a label, and pairs of neighbouring labels, have a weight even if they do not
-        occur in the training data. A feature that is 0 or False in a dict occurs. A weight that is left out is zero,
-        also in posteriors of `laplace`. The first parameter is about sparse inputs of the linear kernel and
-        label_kernel="delta"; other models have weights for all pairs. In CRFsuite, both are False by default.
+        occur in the training data. A feature that is 0 or False in a dict counts as occurring. A weight that
+        is left out is zero, also in posteriors of `laplace`. The first parameter is about sparse inputs of the linear
+        kernel and label_kernel="delta"; other models have weights for all pairs. In CRFsuite, both are False by
+        default.
     min_freq : float
-        How often such a pair must occur in the training data to have a weight; 0 keeps all pairs that occur.
+        How often a pair of a feature and a label, or of neighbouring labels, must occur in the training data to have a
+        weight; 0 keeps all pairs that occur.
     hash_features : int or None
         Number of columns, a power of 2, into which feature dicts are hashed; None keeps a vocabulary.
     solver : "auto", "lbfgs", "dual", "newton-cg", "newton", "block-jacobi", "subspace" or a solver such as NewtonCG()
@@ -105,9 +108,9 @@ class ChainCRF(SpanAnswers):
         Start from the kernels, landmarks, labels and weights of the previous fit. C, class weights, constraints and
         the solver may change between fits.
     prior : None, a fitted ChainCRF, or the path of its file
-        Model whose posterior is the prior of this fit, so that its training data need not be read again. Weights have
-        the weights of the model as prior means; after a fit with `laplace`, they also have the precisions of its
-        posterior, and C="auto" is its C. Prefer laplace=True for kernels with landmarks. New features and labels have
+        Model whose posterior is the prior of this fit, so that its training data need not be read again. The prior
+        means are the weights of the model. If it was fitted with `laplace`, its posterior precisions are used, too, and
+        C="auto" is its C. Prefer laplace=True for kernels with landmarks. New features and labels have
         the mean 0 and the variance C. Kernels, landmarks and labels of the model stay, and up to `n_components`
         landmarks join.
     n_restarts : int
@@ -138,8 +141,9 @@ class ChainCRF(SpanAnswers):
         that belong to no input, and a dict of kernels. `landmarks_` is then a dict, too.
     input_variances_ : the prior variance of each of several `inputs`, a dict.
     log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`; 0 for up to 5,000 weights.
-    certificate_ : objective, bounds and status of the fit; if labels are missing, there is no lower bound.
-    n_iter_ : the number of evaluations of the objective after the first; only some passes of "dual" make one.
+    certificate_ : `objective`, `lower_bound`, `relative_gap`, `gap_full` and `status` of the fit, such as "optimal" or
+        "max_iter". The lower bound is about all weights on these landmarks; if labels are missing, there is none.
+    n_iter_ : the number of evaluations of the objective after the first, which is not what `max_iter` counts.
     objective_curve_, gap_curve_ : the objective, and (relative certified gap, passes, seconds), at each evaluation.
     metadata_ : a dict of plain values that `save` stores with the model, such as how its features were made.
     n_features_in_, feature_names_in_ : number and names of the columns; names only after a fit to data frames.
@@ -197,7 +201,7 @@ class ChainCRF(SpanAnswers):
         """Fit the model to labelled sequences; `sample_weight` has one weight per sequence.
 
         A sequence of weight 0 does not change the fit, but it must be valid, and its labels are part of `classes_`.
-        With a `prior`, there may be no sequence, or none of positive weight: `model_` is then the model of the prior.
+        With a `prior` and no sequence of positive weight, `model_` is the model of the prior, unchanged.
         """
         self._validate_params()
         earlier, prior = self._earlier, model_of(self.prior)

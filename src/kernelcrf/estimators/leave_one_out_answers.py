@@ -38,10 +38,10 @@ class LeaveOneOutAnswers(CertifiedAnswers):
         refit: bool = True,
         tol: float = 0.01,
     ) -> LeaveOneOut:
-        """Return log p(y|x) of each training sequence under weights fitted to all other sequences, without refitting.
+        """Return log p(y|x) of each training sequence under weights fitted to all other sequences.
 
         The sum over all sequences estimates how well the model predicts new sequences, and needs no held-out data. The
-        weights without a sequence are found by one Newton step, and the error of its result is bounded. The
+        weights without a sequence are found by one Newton step, and by a fit if the error may exceed `tol`. The
         landmarks, the kernel and C stay those of the fit, even if the left-out sequence helped to choose them.
 
         X, y, sample_weight, lengths : the data of the fit; other data are refused.

@@ -51,7 +51,7 @@ class SpanAnswers(LeaveOneOutAnswers):
         scheme : the tagging scheme of the labels, such as "IOB2", "IOBES" or "BMES". "lenient" reads tags of all
             schemes as conlleval does, and "runs" makes each run of equal labels a span. None means "lenient" if the
             labels look like tags, and "runs" otherwise.
-        threshold : return instead all spans whose probability is at least this number. Spans below 0.5 may overlap.
+        threshold : return instead all spans whose probability is at least this number. Below 0.5, spans may overlap.
         n_best : return instead this many spans per sequence, the most probable first; with `threshold`, only those
             that are at least so probable.
         certify : set the attribute `certified` of each span: whether the exact optimum of the objective provably
