@@ -38,7 +38,7 @@ class ChainCRF(SpanAnswers):
     X is a list of sequences. A sequence is an array, a sparse matrix or a data frame with one row per token, a list of
     feature dicts or, for several `inputs`, a mapping from names to these. If `lengths` is passed, X contains the tokens
     of all sequences one after the other. y is a list of label sequences. Pass None for a missing label; -1 is missing,
-    too, if all other labels are strings or integers >= 0. Pass a set of labels if the label is one of its elements.
+    too, if all other labels are strings or integers >= 0. If a label is one of several, pass the set of these.
 
     Parameters
     ----------
@@ -53,11 +53,11 @@ class ChainCRF(SpanAnswers):
         mappings, each input reads the entry of the same name, or the one that `Input.of` names; otherwise all inputs
         read the sequence. `Input.columns` selects columns.
     C : float, "auto" or "evidence"
-        Prior variance of all weights, including transitions: the smaller, the smoother the model. CRFsuite's c2 is
-        1 / (2 C). "auto", the default, takes sequences with about 10,000 tokens, fits to four fifths of them, and keeps
-        the power of 10 with which the other fifth is likeliest. "evidence" maximises the evidence, the probability of
-        the training labels averaged over the prior of the weights. With `inputs`, both choose a separate C for each
-        input, and one for all other weights, such as transitions.
+        Prior variance of all weights, including transitions: the smaller, the smoother the model. CRFsuite's c2 is 1 /
+        (2 C). "auto", the default, takes a sample of sequences, about 10,000 tokens in all, fits to four fifths of it,
+        and keeps the power of 10 that makes the other fifth likeliest; the last fit has all sequences. "evidence"
+        maximises the evidence, the probability of the training labels averaged over the prior of the weights. With
+        `inputs`, both choose a separate C for each input, and one for all other weights, such as transitions.
     l1 : float
         Factor of an L1 penalty of all weights of a linear kernel, CRFsuite's c1. It makes most weights zero.
     optimize_kernel, n_restarts_optimizer : bool, int
@@ -66,7 +66,7 @@ class ChainCRF(SpanAnswers):
         of a named kernel stays between 1 / 1,000 of its first value and 1,000 times that value.
     n_components, pivots : int, None or "auto"; str or rule of kernelcrf.basis
         Number of landmarks, and the rule that chooses them. None uses every distinct input; "auto" adds landmarks
-        until it is proved that more of them cannot lower the objective by more than the share `tol`.
+        until it is proved that further ones could lower the objective by at most the fraction `tol`.
     label_kernel : "delta", "centred" or (L, L) array
         Kernel on labels. A positive semi-definite matrix lets similar labels learn from each other.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
@@ -78,21 +78,21 @@ class ChainCRF(SpanAnswers):
     classes : None or labels
         All labels, if some of them may not occur in y.
     class_weight : None, "balanced" or dict
-        Weights of labels. A sequence has the mean weight of its known labels; if it is 0, the sequence is left out.
+        Weights of labels. Each sequence has the mean weight of its known labels; with weight 0, it is left out.
     laplace : bool or "diagonal"
         Compute the evidence and the posterior of the weights, which `log_marginal_likelihood`, `uncertainty` and
         `predict_proba(posterior="laplace")` need. "diagonal" takes one pass over the data: the posterior omits
-        covariances of weights, and the evidence is rough. Use it if this model will be the `prior` of another fit.
+        covariances of weights, and the evidence is rough. It is for linear models that will be a `prior`.
     decoding : "viterbi", "marginal" or "f1"
         Whether `predict` returns the likeliest labelling, the likeliest label of each token, or the labels with the
         highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER; the threshold for spans is
         chosen for all sequences of X together, so pass a whole test set to `predict`, not one sequence at a time.
     all_possible_states, all_possible_transitions : bool
         Whether pairs of a feature and a label, and pairs of neighbouring labels, have a weight even if they do not
-        occur in the training data. A feature that is 0 or False in a dict counts as occurring. A weight that
-        is left out is zero, also in posteriors of `laplace`. The first parameter is about sparse inputs of the linear
-        kernel and label_kernel="delta"; other models have weights for all pairs. In CRFsuite, both are False by
-        default.
+        occur in the training data. A feature that is 0 or False in a dict counts as occurring. A weight that is left
+        out is zero, also in posteriors of `laplace`. `all_possible_states` has an effect for the linear kernel on
+        sparse inputs with label_kernel="delta"; other models always have all of these weights. In CRFsuite, both are
+        False by default.
     min_freq : float
         How often a pair of a feature and a label, or of neighbouring labels, must occur in the training data to have a
         weight; 0 keeps all pairs that occur.
@@ -103,16 +103,17 @@ class ChainCRF(SpanAnswers):
     tol, max_iter : float, int
         The fit ends if the relative certified gap is at most `tol`, or after `max_iter` iterations (passes of "dual").
     certify_full : bool
-        Compute `certificate_.gap_full`, the gap to the optimum in the kernel's whole space, for any n_components.
+        Compute `certificate_.gap_full`, the distance to the optimum over all functions of the kernel, not only those
+        on its landmarks, for any n_components.
     warm_start : bool
         Start from the kernels, landmarks, labels and weights of the previous fit. C, class weights, constraints and
         the solver may change between fits.
     prior : None, a fitted ChainCRF, or the path of its file
         Model whose posterior is the prior of this fit, so that its training data need not be read again. The prior
-        means are the weights of the model. If it was fitted with `laplace`, its posterior precisions are used, too, and
-        C="auto" is its C. Prefer laplace=True for kernels with landmarks. New features and labels have
-        the mean 0 and the variance C. Kernels, landmarks and labels of the model stay, and up to `n_components`
-        landmarks join.
+        means are the weights of that model. If it was fitted with `laplace`, this fit also uses its posterior
+        precisions, and C="auto" takes the C of that model. Prefer laplace=True for kernels with landmarks. New features
+        and labels have the mean 0 and the variance C. Kernels, landmarks and labels of the model stay, and up to
+        `n_components` landmarks join.
     n_restarts : int
         Number of further fits from other random starting points, if labels are missing. The objective is then not
         convex, and the fit with the smallest objective is kept.
@@ -143,7 +144,7 @@ class ChainCRF(SpanAnswers):
     log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`; 0 for up to 5,000 weights.
     certificate_ : `objective`, `lower_bound`, `relative_gap`, `gap_full` and `status` of the fit, such as "optimal" or
         "max_iter". The lower bound is about all weights on these landmarks; if labels are missing, there is none.
-    n_iter_ : the number of evaluations of the objective after the first, which is not what `max_iter` counts.
+    n_iter_ : the number of evaluations of the objective without the first one; `max_iter` counts iterations.
     objective_curve_, gap_curve_ : the objective, and (relative certified gap, passes, seconds), at each evaluation.
     metadata_ : a dict of plain values that `save` stores with the model, such as how its features were made.
     n_features_in_, feature_names_in_ : number and names of the columns; names only after a fit to data frames.
