@@ -159,7 +159,8 @@ p-values are those of differences to *ChainCRF* and to *SegmentCRF*, by bootstra
 
 
 TEXT = """The smallest p-value that the bootstrap can show is 0.001. If durations are far from geometric, SegmentCRF
-comes close to the law that drew the data, and ChainCRF does not. On addresses, SegmentCRF has more whole addresses
+comes close to the law that drew the data, and ChainCRF does not; if they are geometric, all models are equally good. On
+addresses, SegmentCRF has more whole addresses
 right than the chain; its C is at the end of the grid. Features of whole segments do not add to that; their row has
 weights only for pairs of feature and label that occur in training, the other rows for all pairs. On proteins,
 SegmentCRF is better than the chain; its lead on hand-made states is within the noise of the test chains, except for
