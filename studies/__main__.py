@@ -52,8 +52,9 @@ HEADS = {
 
 All figures here were measured on public data, good or bad. `python -m studies pages` writes every section from the
 results that the study left in `studies/accuracy/results`; the docstring of the study states its protocol.
-Hyperparameters are chosen without test labels, for baselines as for kernelcrf. The minutes and the commit below a
-section are those of its last run. [What we could not show](limits.md) has its own page.
+Hyperparameters are chosen without test labels, for baselines as for kernelcrf. Long studies were run in parts, beside
+other work and over several commits: the minutes and the commit below a section are those of its last run.
+[What we could not show](limits.md) has its own page.
 
 The same data, read by four kinds of model; the last column is an SVC, on prosody Nystroem features with logistic
 regression:
@@ -169,6 +170,8 @@ def run_many(arguments: list[str]) -> None:
     parser.add_argument("studies", nargs="*", default=list(STUDIES), help="groups or names; default: all")
     parser.add_argument("--processes", type=int, default=2, help="studies at a time, if they measure no seconds")
     options = parser.parse_args(arguments)
+    if unknown := set(options.studies) - {*known, *STUDIES}:
+        parser.error(f"{', '.join(sorted(unknown))}: expected groups or names that `python -m studies` lists")
     asked = [name for name in known if name in options.studies or name.partition(".")[0] in options.studies]
     failed = runs.run_all(asked, options.processes)
     write_pages()

@@ -164,10 +164,10 @@ addresses, SegmentCRF has more whole addresses
 right than the chain; its C is at the end of the grid. Features of whole segments do not add to that; their row has
 weights only for pairs of feature and label that occur in training, the other rows for all pairs. On proteins,
 SegmentCRF is better than the chain; its lead on hand-made states is within the noise of the test chains, except for
-the log-loss on the folds of CB513. On chunks and entities, SegmentCRF is about as good as the chain: labels of IOBES
-tell a chain where a short segment starts and ends. Features of whole segments help a little on chunks, and do harm on
-entities, where training and test data share few of them. On activities, SegmentCRF is no better than the chain: there
-are few trials, and segments of hundreds of readings are longer than the 50 durations that have scores by default.
+the log-loss on the folds of CB513. On chunks and entities, SegmentCRF is about as good as the chain,
+and no better than a chain with IOBES labels, which mark where a segment starts and ends. Features of whole segments
+help a little on chunks, and do harm on entities. On activities, SegmentCRF is no better than the chain. Likely reasons
+are that trials are few, and that many segments are longer than the 50 durations that have scores by default.
 
 A run that is much longer than max_duration makes fits slow. With max_duration=50, one run of 195 residues left a gap
 of 8 % after 150 iterations; without its chain, 101 iterations were enough for 1 %. A max_duration that covers the
