@@ -2,7 +2,8 @@
 
 python -m studies                            list all studies
 python -m studies speed.letters --rounds 2   run one; --help shows its options
-python -m studies run                        run all studies that are not on file for this code of the library
+python -m studies run                        run all studies that are not on file for this code of the library, except
+                                             mutation, branches and compatibility of reliability: name them to run them
 python -m studies run speed                  run those of a group, or those that are named
 python -m studies pages                      write the pages of docs/ from the results on file
 
@@ -45,6 +46,8 @@ STUDIES = {
     ),
 }  # fmt: skip
 PAGES = {"accuracy": "results.md", "speed": "benchmarks.md", "reliability": "reliability.md"}
+# Trials of the tests themselves, which run them many times: `run` leaves them out unless they are named.
+OF_TESTS = ("reliability.compatibility", "reliability.mutation", "reliability.branches")
 # Trials that the tests run too, with smaller numbers.
 IN_TESTS = ("numerics", "concurrency", "interruption")
 HEADS = {
@@ -172,7 +175,8 @@ def run_many(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if unknown := set(options.studies) - {*known, *STUDIES}:
         parser.error(f"{', '.join(sorted(unknown))}: expected groups or names that `python -m studies` lists")
-    asked = [name for name in known if name in options.studies or name.partition(".")[0] in options.studies]
+    in_groups = [name for group in STUDIES if group in options.studies for name in names(group, on_page=True)]
+    asked = [name for name in known if name in options.studies or name in set(in_groups) - set(OF_TESTS)]
     failed = runs.run_all(asked, options.processes)
     write_pages()
     if failed:

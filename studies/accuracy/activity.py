@@ -164,7 +164,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     for data in options.data.split(";"):
         parts = {}
         for model in MODELS:
-            key = f"activity {common.commit()} {data} {model}"
+            key = f"activity {data} {model}"
             parts[model] = common.kept(
                 key, lambda data=data, model=model: common.in_process(run, data, model, **one_thread)
             )

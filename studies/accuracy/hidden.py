@@ -24,7 +24,7 @@ from sklearn.mixture import GaussianMixture
 from kernelcrf import MarkovNetwork
 from studies import common
 
-OPTIONS = {"sets": 10}
+OPTIONS = {"sets": 8}
 
 STARTS, N, COLUMNS, VALUES, T = 10, 300, 8, 3, 6
 
@@ -46,7 +46,7 @@ def mixture(seed: int) -> dict[str, dict[str, float]]:
         categories=[[0, 1]] * COLUMNS + [list(range(VALUES))],
         C=10.0,
         n_restarts=STARTS - 1,
-        tol=1e-5,
+        tol=1e-4,
         random_state=seed,
     ).fit(table)
     gaussian = GaussianMixture(VALUES, covariance_type="diag", n_init=STARTS, random_state=seed).fit(X)
@@ -90,7 +90,7 @@ def chain(seed: int) -> dict[str, dict[str, float]]:
         categories=[[0, 1]] * T + [[0, 1, 2]] * T,
         C=10.0,
         n_restarts=STARTS - 1,
-        tol=1e-5,
+        tol=1e-4,
         random_state=seed,
     ).fit(table)
     runs = [

@@ -28,7 +28,7 @@ LEAST = 1e-12
 LABELS = 3
 STOP = 0.1  # the probability that a synthetic sequence ends after a segment
 NOISE = 1.5
-FEW = 20  # training sequences, with which more models are fitted, and more often
+FEW = 20  # training sequences, to which more models are fitted
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ def synthetic(law: str, n: int, title: str) -> Task:
         del models["SegmentCRF, free durations"]
     return Task(
         f"{title}, {n} training sequences",
-        5 if n <= FEW else 3,
+        3,
         partial(synthetic_split, law, n),
         models,
         count_tokens,
@@ -449,8 +449,8 @@ def log_rows(P: np.ndarray, y: list[Any]) -> list[np.ndarray]:
 def activity_task() -> Task:
     linear = {"kernel": "linear", "fit_intercept": True}
     return Task(
-        "Activities, S1, five folds by trial",
-        5,
+        "Activities, S1, two of five folds by trial",
+        2,
         activity_inputs,
         {
             "forest with HMM": Model(lambda: activity.HMM(activity.forest())),

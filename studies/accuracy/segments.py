@@ -6,17 +6,18 @@ defines the tasks.
 
 Synthetic      three labels, two noisy numbers per token; durations of about 8, 10 and 12 tokens with a standard
                deviation of 1, or geometric with a mean of 10. The law that drew them gives the best possible
-               predictions. Five draws (three of the larger sets) of training data and of 100 test sequences each;
-               C="auto" for all models; SegmentCRF without functions of first and last tokens, as the law
+               predictions. Three draws of training data and of 100 test sequences each; C="auto" for all models;
+               SegmentCRF without functions of first and last tokens, as the law
 Addresses      folds and features of `accuracy.addresses`
 Proteins       inputs, folds and landmarks of `accuracy.proteins`; hand-made states are the first, inner and last
                residue of a run; max_duration=200 covers the longest run
 Chunks         CoNLL-2000, the first 2,000 sentences of train, the usual templates of `accuracy.tagging_tasks`; C by the
                last tenth of train; the whole test set
 Entities       WNUT-17, C by dev, then fitted to train and dev; templates of `accuracy.tagging_tasks`
-Activities     room S1, five folds by trial, scaled columns with all defaults, and linear models of log-probabilities of
-               a forest, which are out-of-fold in training; the HMM is that of `accuracy.activity`. SegmentCRF on
-               columns has C = 1, the C of the chain in `accuracy.defaults`, to save the search
+Activities     room S1, the first two of five folds by trial, scaled columns with all defaults, and linear models of
+               log-probabilities of a forest, which are out-of-fold in training; the HMM is that of
+               `accuracy.activity`. SegmentCRF on columns has C = 1, the C of the chain in `accuracy.defaults`, to save
+               the search
 
 gamma and C of proteins are those of the best log-loss on 30 chains after fitting to 60 others. C of the other tasks
 with a grid is that of the best score on held-out data, for addresses a fifth of the training part of the first fold.

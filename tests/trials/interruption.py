@@ -406,4 +406,4 @@ def trials(options: argparse.Namespace) -> Iterator[Trial]:
         yield from killed(folder, options.kills, options.loads)
 
 
-OPTIONS = {"fits": 100, "rooms": 20, "signals": 60, "kills": 40, "loads": 1000}
+OPTIONS = {"fits": 40, "rooms": 10, "signals": 30, "kills": 20, "loads": 500}
