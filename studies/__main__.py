@@ -30,16 +30,17 @@ from studies.common import ROOT
 
 DOCS = ROOT / "docs"
 
-# The studies of each group; those before the bar have a section on the page of their group, in this order.
+# The studies of each group; those before the bar have a section on the page of their group, in this order, except
+# speed.cluster, which is on the page on scaling.
 STUDIES = {
     "accuracy": (
         "letters label_efficiency_letters activity segments proteins several_inputs tagging_tasks multilabel addresses "
-        "gpstruct prosody figure_1 defaults spans conformal calibration certified hidden structure updates adaptation "
-        "active_learning evidence variances leave_one_out | pictures primer_pictures"
+        "gpstruct prosody figure_1 defaults elastic_net spans conformal calibration certified hidden structure updates "
+        "adaptation active_learning evidence variances leave_one_out | pictures primer_pictures"
     ),
     "speed": (
         "training penalties tagging streaming evaluation letters classifier growth inputs graphs startup "
-        "getting_started chain_inference segments missing_labels solvers basis | cluster commits"
+        "getting_started chain_inference segments missing_labels solvers basis cluster | commits"
     ),
     "reliability": (
         "findings numerics concurrency interruption files compatibility crfsuite_models mutation branches | fuzz"
@@ -189,7 +190,7 @@ def write_pages() -> None:
     from studies.speed import cluster_model
 
     for group, page in PAGES.items():
-        found = {name: common.load(name) for name in names(group, on_page=True)}
+        found = {name: common.load(name) for name in names(group, on_page=True) if name != "speed.cluster"}
         sections = [page_section(group, name, results) for name, results in found.items() if results]
         head = HEADS[group].replace("{quality}", readme.quality())
         (DOCS / page).write_text("\n".join([head, *sections]), encoding="utf-8")

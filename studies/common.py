@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -63,6 +64,7 @@ def commit() -> str:
     return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", ".") else "")
 
 
+@functools.cache
 def code() -> str:
     """Return a digest of the library's code without its docstrings and comments."""
     found = hashlib.sha256()

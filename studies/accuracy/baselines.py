@@ -37,11 +37,11 @@ class CRFsuite:
         for sequence, labels in zip(X, y, strict=True):
             trainer.append(named(sequence), [str(label) for label in np.asarray(labels).tolist()])
         self._folder = tempfile.TemporaryDirectory()
-        path = str(Path(self._folder.name) / "model")
-        trainer.train(path)
+        self.path = Path(self._folder.name) / "model"
+        trainer.train(str(self.path))
         self.n_iter_ = int(trainer.logparser.last_iteration["num"])
         self.tagger = pycrfsuite.Tagger()
-        self.tagger.open(path)
+        self.tagger.open(str(self.path))
         return self
 
     def predict(self, X: Sequence[Any]) -> list[np.ndarray]:

@@ -19,8 +19,8 @@ Every hyperparameter is chosen inside the training sentences of its split, by cr
 segmentation, three of five for the others). Each family takes the parameters with the lowest error there, and the
 log-loss breaks ties. "Chosen by error" takes the best of all families by the same rule, "chosen by log-loss" the one
 with the lowest log-loss. "Mean of five" is the mean of the marginals of the five models, of any family, with the lowest
-log-loss. The families with intercept and boundaries and with observed pairs were measured later, together with a second
-run of the linear family (`--families`), and have a table of their own: these three rules do not choose from them.
+log-loss. These three rules do not choose from the families with intercept and boundaries and with observed pairs, which
+were added after the rules had been settled.
 Labels are decoded by the marginals, which is what minimises the expected token error; the Viterbi labelling stands
 beside it. The baselines' grids are chosen in the same way: CRFsuite on the same features as strings, an rbf support
 vector machine and logistic regression of single tokens. A label that training did not show is known to ChainCRF by
@@ -181,19 +181,16 @@ def trial(make: Any, X: list[Any], y: list[Any], Z: list[Any], n_labels: int, n_
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure all families, or those that the options name; these are kept beside the rows on file, as "later"."""
     warnings.simplefilter("ignore")
-    only = [name for name in options.families.split(";") if name]
-    found = {task: measure_task(task, only) for task in options.tasks.split(",")}
-    return (common.load("accuracy.gpstruct") or {}) | {"later": found | {"commit": common.commit()}} if only else found
+    return {task: measure_task(task) for task in options.tasks.split(",")}
 
 
-def measure_task(task: str, only: Sequence[str] = ()) -> dict[str, Any]:
+def measure_task(task: str) -> dict[str, Any]:
     data = load_gpstruct(task)
     labels, flat = np.unique(np.concatenate(data.y), return_inverse=True)
     numbers, n_labels = np.split(flat, np.cumsum(data.lengths)[:-1]), len(labels)
     active = float(np.mean([x.nnz / x.shape[0] for x in data.X]))
-    families = {name: grid for name, grid in candidates(task, n_labels, active).items() if not only or name in only}
+    families = candidates(task, n_labels, active)
     n_folds = 5 if task == "segmentation" else 3
     rows: dict[str, list[dict[str, Any]]] = {}
     for split, (train, test) in enumerate(data.splits):
@@ -208,15 +205,13 @@ def measure_task(task: str, only: Sequence[str] = ()) -> dict[str, Any]:
         own = {f"{family} {params}": one for family in OURS for params, one in done.get(family, {}).items()}
         ours = (*OURS, INTERCEPT, OBSERVED)
         done = {f"kernelcrf {family}" if family in ours else family: grid for family, grid in done.items()}
-        for family, grid in (done if only else {**done, FINAL[0]: own, FINAL[1]: own}).items():
+        for family, grid in {**done, FINAL[0]: own, FINAL[1]: own}.items():
             order = slice(None, None, -1 if family == FINAL[1] else 1)
             best = min(grid, key=lambda p: tuple(grid[p]["cv"][order]))
             row = scores(grid[best]["P"], truth) | {"params": best, "fit": float(grid[best]["seconds"][1])}
             row["viterbi"] = float((grid[best]["viterbi"] != truth).mean())
             row["search"] = float(sum(one["seconds"][0] for one in grid.values()))
             rows.setdefault(family, []).append(row)
-        if only:
-            continue
         several = sorted(own, key=lambda p: own[p]["cv"][1])[:N_BEST]
         row = scores(np.mean([own[p]["P"] for p in several], axis=0), truth) | {"params": several}
         row["fit"] = float(sum(own[p]["seconds"][1] for p in several))
@@ -251,7 +246,7 @@ def section(results: dict[str, Any]) -> str:
             ]
             tests.append([f"{title}, {other}", f"{_gain(results[task], other):+.2f}", f"{p[0]:.2g}", f"{p[1]:.2g}"])
     return TEXT.format(
-        later=_later(results) if "later" in results else "",
+        differences=_differences(results),
         errors=table(_error),
         against=_against(results),
         losses=table(_loss),
@@ -266,13 +261,11 @@ def section(results: dict[str, Any]) -> str:
     )
 
 
-def _later(results: dict[str, Any]) -> str:
-    """Return the text on intercepts, boundaries and observed pairs, measured in one run with the linear kernel."""
-    later, columns = results["later"], ("linear", INTERCEPT, OBSERVED)
-    errors, differences = [], []
+def _differences(results: dict[str, Any]) -> str:
+    """Return the differences of intercept and boundaries, and of observed pairs, to the linear family."""
+    differences = []
     for title, task in zip(TITLES, TASKS, strict=True):
-        rows = [later[task][f"kernelcrf {name}"] for name in columns]
-        errors.append([title, _error(results[task]["kernelcrf linear"]), *map(_error, rows)])
+        rows = [results[task][f"kernelcrf {name}"] for name in ("linear", INTERCEPT, OBSERVED)]
         cells = []
         for one in rows[1:]:
             for key, factor, digits in (("error", 100, 2), ("loss", 1, 4)):
@@ -280,13 +273,8 @@ def _later(results: dict[str, Any]) -> str:
                 mean, error = common.mean_and_error(np.subtract(a, b).tolist())
                 cells.append(f"{mean:+.{digits}f} ± {error:.{digits}f} ({common.paired_p(a, b):.2g})")
         differences.append([title, *cells])
-    return LATER.format(
-        errors=common.markdown(["task", "linear, above", "linear, again", *columns[1:]], errors),
-        differences=common.markdown(
-            ["task", "intercept, error (p)", "log-loss (p)", "observed pairs, error (p)", "log-loss (p)"], differences
-        ),
-        commit=later["commit"],
-    )
+    header = ["task", "intercept, error (p)", "log-loss (p)", "observed pairs, error (p)", "log-loss (p)"]
+    return common.markdown(header, differences)
 
 
 def _against(results: dict[str, Any]) -> str:
@@ -322,19 +310,6 @@ PUBLISHED_ROWS = [
     ["GPstruct, published, MCMC", *[f"{GPSTRUCT[task]:.2f}" for task in TASKS]],
     ["linear CRF, C tuned on test labels", *[f"{TUNED_CRF[task]:.2f}" for task in TASKS]],
 ]
-LATER = """Measured later (commit {commit}; observed pairs at 7831efa): the linear kernel again, the same with
-`fit_intercept=True` and `boundaries=True`, and the linear kernel with weights for observed pairs of a
-feature and a label only. The last has become the default of `ChainCRF` for sparse inputs. All other linear
-models of this section have weights for all pairs (`all_possible_states=True`). Errors, each with its
-own C:
-
-{errors}
-
-Differences to *linear, again*, paired over the splits:
-
-{differences}
-
-"""
 TEXT = """## The four tasks of GPstruct
 
 Token error in percent, the authors' five splits, mean ± standard error. Every hyperparameter of rows with an error
@@ -350,8 +325,13 @@ The mean of five against others: difference in error, and p of paired t-tests ov
 
 {tests}
 
-{later}Negative log marginal, the mean of -log p(y_t|x) over tokens (not published for GPstruct; not
-meaningful for SVC):
+What `fit_intercept=True` with `boundaries=True`, and weights for observed pairs of a feature and a label only, change:
+differences to *kernelcrf linear*, paired over the splits. Observed pairs are the default of `ChainCRF` for sparse
+inputs. All other linear models of this section have weights for all pairs (`all_possible_states=True`).
+
+{differences}
+
+Negative log marginal, the mean of -log p(y_t|x) over tokens (not published for GPstruct; not meaningful for SVC):
 
 {losses}
 
@@ -382,4 +362,4 @@ In practice: start with the linear kernel; where features are few and plain, try
 """
 
 
-OPTIONS = {"tasks": ",".join(TASKS), "families": ""}
+OPTIONS = {"tasks": ",".join(TASKS)}

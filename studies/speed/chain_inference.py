@@ -1,9 +1,10 @@
-"""Chain inference beside the matrix products it accompanies, and beside a vectorised NumPy version.
+"""Chain inference beside the matrix products it accompanies, a vectorised NumPy version, and hmmlearn.
 
 One pass computes log-partition, node marginals and summed edge marginals, for L labels on 100,000 tokens in sequences
 of 20. Its time is divided by that of the two bare products `F @ W` and `F.T @ R` at n = 512, as NumPy runs them and in
 the faster layout. It is also divided by that of the same moments in log space by NumPy, vectorised over sequences. Two
-threads stand beside one. Each line is the median over rounds in which all sides run in turn.
+threads stand beside one. Each line is the median over rounds in which all sides run in turn. hmmlearn gets the scores
+of tokens as log-likelihoods, and computes node marginals alone, in float64.
 
 Times in ms, one thread each. `gemms` = F @ W and F.T @ R, `faster` = W.T @ F.T and R.T @ F.
 """
@@ -14,6 +15,7 @@ import argparse
 from typing import Any
 
 import numpy as np
+from hmmlearn.base import BaseHMM
 from threadpoolctl import threadpool_limits
 
 from kernelcrf.graphs.structure import Chains
@@ -46,6 +48,22 @@ def numpy_moments(scores: np.ndarray, w: np.ndarray, length: int) -> tuple[np.nd
     return log_z, np.exp(la + lb - log_z[:, None, None]).reshape(scores.shape), edges
 
 
+class GivenLikelihoods(BaseHMM):
+    """A hidden Markov model of hmmlearn whose inputs are log-likelihoods."""
+
+    def _compute_log_likelihood(self, X: np.ndarray) -> np.ndarray:
+        return X
+
+
+def hidden_markov(w: np.ndarray) -> tuple[GivenLikelihoods, np.ndarray]:
+    """Return a model whose transitions are those of w, each row divided by its sum, and their logarithms."""
+    L = len(w)
+    model = GivenLikelihoods(L)
+    model.startprob_ = np.full(L, 1 / L)
+    model.transmat_ = np.exp(w) / np.exp(w).sum(axis=1, keepdims=True)
+    return model, np.log(model.transmat_)
+
+
 def row(scores: np.ndarray, w: np.ndarray, F: np.ndarray, chains: Chains, length: int, rounds: int) -> dict[str, float]:
     """Return the seconds of each side, after a check that they agree."""
     result, expected = moments(scores, w, chains), numpy_moments(scores.astype(float), w, length)
@@ -60,6 +78,12 @@ def row(scores: np.ndarray, w: np.ndarray, F: np.ndarray, chains: Chains, length
         "gemms": lambda: (F @ W, F.T @ scores),
         "faster": lambda: (W.T @ F.T, scores.T @ F),
     }
+    if F.dtype == np.float64:
+        hmm, steps = hidden_markov(w)
+        lengths = np.diff(chains.offsets)
+        peer = hmm.predict_proba(scores, lengths)
+        np.testing.assert_allclose(peer, moments(scores, steps, chains).nodes, atol=tolerance)
+        sides["hmmlearn"] = lambda: hmm.predict_proba(scores, lengths)
     with threadpool_limits(1, user_api="blas"):
         found = common.side_by_side(sides, rounds)
         return found | common.side_by_side({"numpy": lambda: numpy_moments(scores, w, length)}, 2)
@@ -80,7 +104,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(results: dict[str, Any]) -> str:
-    header = ["", "L", "ours", "gemms", "faster", "numpy", "ours/gemms", "ours/faster", "numpy/ours"]
+    header = ["", "L", "ours", "gemms", "faster", "numpy", "ours/gemms", "ours/faster", "numpy/ours", "hmmlearn/ours"]
     rows = []
     for dtype in ("float64", "float32"):
         for n_labels, t in results[dtype].items():
@@ -89,6 +113,7 @@ def table(results: dict[str, Any]) -> str:
                 f"{t['ours'] / t['gemms']:.3f}",
                 f"{t['ours'] / t['faster']:.3f}",
                 f"{t['numpy'] / t['ours']:.1f}",
+                f"{t['hmmlearn'] / t['ours']:.1f}" if "hmmlearn" in t else "",
             ]
             rows.append([dtype, str(n_labels), *times, *ratios, f"{t['ours'] / t['two']:.2f}x"])
     return common.markdown([*header, "2 threads"], rows)

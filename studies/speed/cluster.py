@@ -5,9 +5,10 @@ a bare loop of the same matrix products on one thread. It also measures the cost
 the number of parts. `memory`: a linear fit of dense inputs more than three times as large as the memory limits of the
 workers. `tokens`: ten million tokens, written to Parquet, read and hashed, fitted with C = 0.02 to a certified gap of 1
 % and labelled back to Parquet. `pairs`: passes over CoNLL-2000 with the feature lists of `speed.training`, in one
-process and on the two workers, with weights for observed pairs and for all pairs of a feature and a label. Bytes are
-those that the loopback device sends, from the client, the scheduler and the workers. `--only cost` measures one of them
-and keeps the others. docs/scaling.md shows the results.
+process and on the two workers, with weights for observed pairs and for all pairs of a feature and a label. `sizes`: the
+same for a million and ten million tokens with six of 150,557 columns each, drawn like those of `tokens`, and weights
+for observed pairs. Bytes are those that the loopback device sends, from the client, the scheduler and the workers.
+`--only cost` measures one of them and keeps the others. docs/scaling.md shows the results.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from distributed import Client, LocalCluster
+from scipy import sparse
 from scipy.optimize import minimize
 
 from kernelcrf import ChainCRF
@@ -286,7 +288,44 @@ def pairs(options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-PARTS = {"cost": cost, "memory": memory, "tokens": tokens, "pairs": pairs}
+VOCABULARY, CLASSES = 50_000, (50, 500, 7)
+
+
+def sparse_part(seed: int, tokens: int) -> RawSequences:
+    """Return sequences of 25 tokens with six columns each: the word, its neighbours and three classes of words."""
+    rng = np.random.default_rng(seed)
+    own = np.random.default_rng(0).integers(8, size=VOCABULARY)
+    ids = np.minimum(rng.zipf(1.2, size=tokens) - 1, VOCABULARY - 1)
+    y = np.where(rng.random(tokens) < 0.8, own[ids], (own[np.roll(ids, 1)] + 1) % 8)
+    around = [np.roll(ids, by) + k * VOCABULARY for k, by in enumerate((0, 1, -1))]
+    starts = 3 * VOCABULARY + np.append(0, np.cumsum(CLASSES))
+    columns = np.column_stack([*around, *(ids % m + start for m, start in zip(CLASSES, starts, strict=False))])
+    rows = np.arange(0, 6 * tokens + 1, 6)
+    X = sparse.csr_array((np.ones(6 * tokens), columns.ravel(), rows), shape=(tokens, int(starts[-1])))
+    return RawSequences(X, y.tolist(), lengths=np.full(tokens // 25, 25))
+
+
+def sizes(options: argparse.Namespace) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for total in (options.tokens // 10, options.tokens):
+        sources = [partial(sparse_part, seed, total // 8) for seed in range(1, 9)]
+        with workers() as client:
+            solver = Passes(options.rounds)
+            ChainCRF("linear", C=1.0, solver=solver, engine=DaskEngine(client)).fit(SequenceSources(sources))
+            found[f"{total:,} tokens, two workers"] = solver.found | {"tokens": total}
+        parts = [source() for source in sources]
+        X, y = sparse.vstack([part.X for part in parts], format="csr"), np.concatenate([part.y for part in parts])
+        lengths = np.concatenate([part.lengths for part in parts])
+        del parts
+        for threads in (1, 2):
+            solver = Passes(options.rounds)
+            ChainCRF("linear", C=1.0, solver=solver, n_jobs=threads).fit(X, y, lengths=lengths)
+            name = "one thread" if threads == 1 else "two threads"
+            found[f"{total:,} tokens, one process, {name}"] = solver.found | {"tokens": total}
+    return found
+
+
+PARTS = {"cost": cost, "memory": memory, "tokens": tokens, "pairs": pairs, "sizes": sizes}
 OPTIONS = {"only": "", "rounds": 7, "tokens": 10_000_000, "parts": 196}
 
 
@@ -334,4 +373,12 @@ def table(results: dict[str, Any]) -> str:
             for name, one in results["pairs"].items()
         ]
         parts.append(common.markdown(["a pass over CoNLL-2000", "weights", "time", "sent"], rows))
+    if "sizes" in results:
+        rows = []
+        for name, one in results["sizes"].items():
+            alone = results["sizes"][f"{one['tokens']:,} tokens, one process, one thread"]
+            ratio = f"{alone['seconds'] / one['seconds']:.2f}x"
+            rows.append([name, f"{one['weights']:,}", f"{one['seconds']:.2f} s", ratio, f"{one['bytes'] / 1e6:.1f} MB"])
+        header = ["a pass, observed pairs", "weights", "time", "as fast as one thread", "sent"]
+        parts.append(common.markdown(header, rows))
     return "\n\n".join(parts)

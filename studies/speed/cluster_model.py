@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import product
 from math import ceil, log
 from typing import Any
 
@@ -13,17 +14,24 @@ from studies import common
 from studies.speed import cluster
 
 PAGE = common.ROOT / "docs" / "scaling.md"
-TOKENS, WORKERS = (1e9, 1e11), (100, 1000)
+TOKENS = (1e9, 1e11)
+CORES, MEMORY = 32, 256  # of a machine, in GB
+MACHINES = (1, 8, 64)
 PASSES = 60
-SPARSE = {"weights": 2**18 * 8, "bytes per token": 24 * 6 + 3 * 8 * 8}
-DENSE = {"weights": 1000 * 8, "bytes per token": 8 * (1000 + 100) + 3 * 8 * 8}
+SCORES = 3 * 8 * 8  # bytes of a token with eight labels
+HASHED = {"weights": 2**18 * 8, "bytes per token": 24 * 6 + SCORES}
+DENSE = {"weights": 1000 * 8, "bytes per token": 8 * (1000 + 100) + SCORES}
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Hold seconds: of a token in a pass on one worker, of a part, of a byte on its way, of a weight in the driver."""
+    """Hold seconds: of a token in a pass on one worker, of a part, of a byte on its way, of a weight in the driver.
 
-    sparse_token: float
+    Tokens have features by hashed names, sparse features with weights for observed pairs, or landmarks.
+    """
+
+    hashed_token: float
+    observed_token: float
     dense_token: float
     part: float
     byte: float
@@ -43,10 +51,17 @@ def constants(results: dict[str, Any]) -> Constants:
     dense = 2 * max(cost["seconds"]["two workers, 8 parts"] - part * 8, 0.0) / n_dense
     a_pass = tokens["seconds"]["trained"] / tokens["passes"]
     weight = cost["driver"]["seconds"] / cost["driver"]["weights"]
-    moved = byte * 8 * SPARSE["weights"] * hops(2, 2) + weight * SPARSE["weights"]
-    sparse = 2 * max(a_pass - moved - part * 2, 0.0) / tokens["tokens"]
+    moved = byte * 8 * HASHED["weights"] * hops(2, 2) + weight * HASHED["weights"]
+    hashed = 2 * max(a_pass - moved - part * 2, 0.0) / tokens["tokens"]
+    few, many = observed(results)
+    slope = 2 * (many["seconds"] - few["seconds"]) / (many["tokens"] - few["tokens"])
     scale = 1000 / cluster.N_FEATURES * 8 / cluster.N_LABELS
-    return Constants(sparse, dense * scale, part, byte, weight)
+    return Constants(hashed, slope, dense * scale, part, byte, weight)
+
+
+def observed(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the passes of two workers over few and over many tokens."""
+    return [one for name, one in results["sizes"].items() if name.endswith("two workers")]
 
 
 def hops(workers: int, parts: int) -> int:
@@ -54,10 +69,9 @@ def hops(workers: int, parts: int) -> int:
     return 2 + ceil(log(workers, 2)) + 8 * max(ceil(log(parts, 8)), 1)
 
 
-def predicted(c: Constants, kind: str, tokens: float, workers: int) -> dict[str, float]:
-    """Return the seconds of a pass by cause, the hours of PASSES passes, and the memory of a worker in GB."""
-    what, a = (SPARSE, c.sparse_token) if kind == "sparse" else (DENSE, c.dense_token)
-    parts = workers
+def predicted(c: Constants, a: float, what: dict[str, int], tokens: float, machines: int) -> dict[str, float]:
+    """Return the seconds of a pass by cause, the hours of PASSES passes, and the memory of a machine in GB."""
+    parts = workers = CORES * machines
     seconds = {
         "tokens": a * tokens / workers,
         "parts": c.part * parts,
@@ -66,7 +80,7 @@ def predicted(c: Constants, kind: str, tokens: float, workers: int) -> dict[str,
     }
     return seconds | {
         "hours": PASSES * sum(seconds.values()) / 3600,
-        "memory": what["bytes per token"] * tokens / workers / 1e9,
+        "memory": what["bytes per token"] * tokens / machines / 1e9,
     }
 
 
@@ -75,7 +89,8 @@ def table(results: dict[str, Any]) -> str:
     known = common.markdown(
         ["constant", "value"],
         [
-            ["a, hashed linear features (6 names, 2^18 columns, 8 labels)", f"{1e6 * c.sparse_token:.2f} µs per token"],
+            ["a, hashed linear features (6 names, 2^18 columns, 8 labels)", f"{1e6 * c.hashed_token:.2f} µs per token"],
+            ["a, sparse linear features, observed pairs (6 names)", f"{1e6 * c.observed_token:.2f} µs per token"],
             ["a, 1,000 landmarks, 8 labels (scaled from 512 and 10)", f"{1e6 * c.dense_token:.2f} µs per token"],
             ["b", f"{1e3 * c.part:.2f} ms per part"],
             ["s", f"{1e9 * c.byte:.2f} ns per byte and hop"],
@@ -83,16 +98,20 @@ def table(results: dict[str, Any]) -> str:
         ],
     )
     rows = []
-    for kind, name in (("sparse", "hashed linear"), ("dense", "1,000 landmarks")):
-        for tokens in TOKENS:
-            for workers in WORKERS:
-                p = predicted(c, kind, tokens, workers)
-                rows.append(
-                    [f"{name}, 10^{round(log(tokens, 10))} tokens, {workers:,} workers"]
-                    + [f"{p[key]:.2g} s" for key in ("tokens", "parts", "payload", "driver")]
-                    + [f"{p['hours']:.2g} h", f"{p['memory']:.3g} GB"]
-                )
-    header = ["", "tokens", "parts", "payload", "driver", f"{PASSES} passes", "memory of a worker"]
+    pairs = {"weights": observed(results)[-1]["weights"], "bytes per token": HASHED["bytes per token"]}
+    kinds = {
+        "hashed linear": (c.hashed_token, HASHED),
+        "observed pairs": (c.observed_token, pairs),
+        "1,000 landmarks": (c.dense_token, DENSE),
+    }
+    for (name, (a, what)), tokens, machines in product(kinds.items(), TOKENS, MACHINES):
+        p = predicted(c, a, what, tokens, machines)
+        rows.append(
+            [f"{name}, 10^{round(log(tokens, 10))} tokens, {machines} x {CORES} cores"]
+            + [f"{p[key]:.2g} s" for key in ("tokens", "parts", "payload", "driver")]
+            + [f"{p['hours']:.2g} h", f"{p['memory']:,.0f} GB" + (": too much" if p["memory"] > MEMORY else "")]
+        )
+    header = ["", "tokens", "parts", "payload", "driver", f"{PASSES} passes", "memory of a machine"]
     return f"{known}\n\n{common.markdown(header, rows)}"
 
 
