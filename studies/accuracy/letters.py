@@ -21,8 +21,8 @@ Models of kernelcrf, all of them a ChainCRF in one convex fit, decoded by the ma
     + place                     k(x_t, x'_t) + 0.3 [place = place']: each place has a bias for each letter
     + steps                     in addition an edge kernel [place = place']: each place has its own transitions
     two passes                  rbf on shapes, then a second ChainCRF, rbf on the marginals that the first gives to the
-                                letter and to four letters on either side (zeros beyond the ends of the word); those of
-                                training words are out-of-fold, by three folds. It does not use place
+                                letter and to four letters on either side (zeros beyond the ends of the word). Marginals
+                                of training words are out-of-fold, by three folds. Place is not used
 
 Baselines: CRFsuite on pixels, without and with place as a feature (it has no transitions that depend on inputs);
 an rbf SVC per letter on pixels, and on shapes and place; Nystroem features of pixels and logistic regression.
