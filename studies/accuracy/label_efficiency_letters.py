@@ -2,7 +2,7 @@
 
 Data and models are those of `accuracy.letters`. Test: fold 0 (626 words). Training: 10 to 3,000 words drawn at random
 from the other folds (DRAWS draws each, the same for all models). All 6,251 words: the error of the first split of the
-large protocol in the results of `accuracy.letters`, for models that it measures there. C and gamma are chosen in every
+large protocol of `accuracy.letters`, for models that it measures there. C and gamma are chosen in every
 draw on a third of its words (at most 1,200), held out, as there. Up to 1,000 words fits have the landmarks and the
 tolerance of the small protocol, beyond those of the large one.
 """
@@ -42,9 +42,6 @@ def one(words: letters.Words, name: str, size: int, draw: int) -> dict[str, Any]
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     words = letters.read()
-    everything = common.load("accuracy.letters")
-    if everything is None:
-        raise SystemExit("the errors with all words are those of accuracy.letters: run it first")
     found: dict[str, Any] = {}
     for name in NAMES:
         found[name] = {
@@ -57,11 +54,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             for size in DRAWS
             if size <= options.most
         }
-    seconds = sum(row["seconds"] for sizes in found.values() for rows in sizes.values() for row in rows)
-    for name in NAMES:
-        if everything["large"].get(name):
-            found[name]["6251"] = everything["large"][name][:1]
-    return {"errors": found, "seconds": seconds}
+        if letters.N_SPLITS.get((name, "large"), 1):
+            found[name]["6251"] = [letters.part(words, name, "large", 0)]
+    return {"errors": found}
 
 
 def curve(results: dict[str, Any], name: str) -> tuple[list[int], list[float], list[float]]:
