@@ -64,9 +64,10 @@ class ChainCRF(SpanAnswers):
         model. In other words, C is the variance of their Gaussian prior. CRFsuite's c2 is 1 / (2 C). "auto" tries
         powers of 10 on a sample of about 10,000 tokens. It fits the model to four fifths of the sample, and keeps the C
         that gives the labels of the other fifth the highest probability. Then it fits the model to all sequences with
-        this C. "evidence" maximises the marginal likelihood: the probability of the training labels, averaged over the
-        prior distribution of the weights. With `inputs`, "auto" and "evidence" choose a separate C for each input, and
-        another one for all other weights, such as transitions.
+        this C. With fewer than 50 sequences, it uses five folds of a smaller sample instead. "evidence" maximises the
+        marginal likelihood: the probability of the training labels, averaged over the prior distribution of the
+        weights. With `inputs`, "auto" and "evidence" choose a separate C for each input, and another one for all other
+        weights, such as transitions.
     l1 : float, default=0.0
         Factor of an L1 penalty of all weights of a linear kernel, CRFsuite's c1. It makes most weights zero.
     optimize_kernel : bool, default=False
@@ -86,15 +87,16 @@ class ChainCRF(SpanAnswers):
         labels, which does not change probabilities. A positive semi-definite matrix of similarities lets similar labels
         learn from each other.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process, default=None
-        Kernel for transition scores that depend on the input at the token. They are added to the constant scores
-        `transitions_`. With None, transition scores do not depend on the input.
+        Kernel for transition scores that depend on the input. The score of a transition from one token to the next then
+        depends on the input at the second of the two tokens. It is added to the constant score in `transitions_`.
     fit_intercept : bool, default=False
         Whether to learn a constant score for each label. C is the prior variance of these scores, too.
     boundaries : bool, default=False
         Whether to learn an additional score for the first and for the last label of a sequence, also with the prior
         variance C.
     constraints : None, "BIO", "IOB1", "IOB2", "BIOUL", "BILOU", "IOBES", "BIOES", "BMES" or pairs, default=None
-        A tagging scheme, or all pairs (label, next label) that are allowed. Other labellings have probability 0.
+        A tagging scheme, or all pairs (label, next label) that are allowed. Labellings that break the scheme, or that
+        have another pair, have probability 0.
     classes : None or labels, default=None
         All labels, if some of them may not occur in y.
     class_weight : None, "balanced" or dict, default=None
@@ -107,9 +109,9 @@ class ChainCRF(SpanAnswers):
         linear models that you want to pass as `prior` to a later fit.
     decoding : "viterbi", "marginal" or "f1", default="viterbi"
         Whether `predict` returns the likeliest labelling, the likeliest label of each token, or the labels with the
-        highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER. A span is then predicted
-        only if it is probable enough, and how probable depends on all sequences of X. So pass a whole test set to
-        `predict`, not one sequence at a time.
+        highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER. A span can then be predicted
+        only if its probability is above a threshold, which is computed from all sequences of X together. So pass a
+        whole test set to `predict`, not one sequence at a time.
     all_possible_states : bool, default=False
         Whether pairs of a feature and a label have a weight even if they do not occur together in the training data. A
         feature that is 0 or False in a dict counts as occurring. A pair without a weight has the score 0, and `laplace`
@@ -140,10 +142,11 @@ class ChainCRF(SpanAnswers):
         solver may change between fits.
     prior : None, a fitted ChainCRF, or the path of its file, default=None
         An earlier model that this fit updates with new data, without the earlier training data. The prior means are the
-        weights of that model. If it was fitted with `laplace`, this fit also uses its posterior precisions, and
-        C="auto" takes its C. If the earlier model has landmarks, it should have been fitted with laplace=True, not
-        "diagonal". New features and labels have the mean 0 and the variance C. The kernels, landmarks and labels of the
-        earlier model are kept, and up to `n_components` new landmarks are added.
+        weights of that model. If that model was fitted with `laplace`, the prior also has the precisions of its
+        posterior, and C="auto" means the C of that earlier fit. Otherwise the prior variance is C, and C="auto" chooses
+        it on held-out data as usual. If the earlier model has landmarks, it should have been fitted with laplace=True,
+        not "diagonal". New features and labels have the mean 0 and the variance C. The kernels, landmarks and labels of
+        the earlier model are kept, and up to `n_components` new landmarks are added.
     n_restarts : int, default=0
         Number of further fits from other random starting points, if labels are missing. The objective is then not
         convex, and the fit with the smallest objective is kept.
@@ -162,9 +165,9 @@ class ChainCRF(SpanAnswers):
     ----------
     classes_ : (L,) labels, in the order of the columns of probabilities.
     coef_ : weights, of shape (n_features, L) for the linear kernel. For other kernels the shape is (n_landmarks, L).
-        Row i is then not the weight of landmark i, because the columns of the fit are linear combinations of the
-        similarities to landmarks. For the weights of landmarks, use `top_features`. The rows of several `inputs` are
-        one after the other.
+        Row i then has the weights of feature i of the fit, not of landmark i: the fit replaces the similarities to the
+        landmarks by as many linear combinations of them, and these are its features. For the weights of landmarks, use
+        `top_features`. The rows of several `inputs` are one after the other.
     transitions_ : (L, L), scores of transitions, [from, to].
     intercept_ : (L,), constant scores of labels.
     start_scores_, end_scores_ : (L,), scores of first and of last labels.
@@ -179,8 +182,8 @@ class ChainCRF(SpanAnswers):
     certificate_ : `objective`, `lower_bound`, `relative_gap`, `gap_full` and `status` of the fit, such as "optimal" or
         "max_iter". No weights on these landmarks give an objective below `lower_bound`. It is -inf if labels are
         missing.
-    n_iter_ : the number of times that the objective was evaluated after the start. One iteration of `max_iter` may need
-        several evaluations.
+    n_iter_ : the number of evaluations of the objective after the start. It is not the number of iterations, since one
+        iteration may need several evaluations.
     objective_curve_ : the objective at each evaluation.
     gap_curve_ : (n_evaluations, 3), the relative gap, the passes over the data and the seconds at each evaluation.
     metadata_ : a dict of plain values that `save` stores with the model, such as how its features were made.
