@@ -69,7 +69,8 @@ class ChainCRF(SpanAnswers):
         weights. With `inputs`, "auto" and "evidence" choose a separate C for each input, and another one for all other
         weights, such as transitions.
     l1 : float, default=0.0
-        Factor of an L1 penalty of all weights of a linear kernel, CRFsuite's c1. It makes most weights zero.
+        Factor of an L1 penalty of all weights, including transitions, as CRFsuite's c1. It is added to the penalty of
+        `C`, and makes most weights zero. All kernels must be linear.
     optimize_kernel : bool, default=False
         Whether to choose the hyperparameters of the kernel by maximising the marginal likelihood, starting from the
         given values. A kernel of sklearn.gaussian_process has its own bounds; gamma of a named kernel stays between 1 /
@@ -121,9 +122,9 @@ class ChainCRF(SpanAnswers):
         Whether pairs of neighbouring labels have a weight even if they do not occur in the training data. In CRFsuite,
         the default is False.
     min_freq : float, default=0.0
-        Smallest number of times that a pair of a feature and a label, or of neighbouring labels, must occur in the
-        training data to have a weight. If it is greater than 0, `all_possible_states` and `all_possible_transitions`
-        are ignored.
+        A pair of a feature and a label has a weight only if it occurs at least this often in the training data. The
+        same holds for a pair of neighbouring labels. If it is greater than 0, `all_possible_states` and
+        `all_possible_transitions` are ignored.
     hash_features : int or None, default=None
         Number of columns, a power of 2, into which feature dicts are hashed; None keeps a vocabulary.
     solver : str or a solver such as NewtonCG(), default="auto"
@@ -142,11 +143,11 @@ class ChainCRF(SpanAnswers):
         solver may change between fits.
     prior : None, a fitted ChainCRF, or the path of its file, default=None
         An earlier model that this fit updates with new data, without the earlier training data. The prior means are the
-        weights of that model. If that model was fitted with `laplace`, the prior also has the precisions of its
-        posterior, and C="auto" means the C of that earlier fit. Otherwise the prior variance is C, and C="auto" chooses
-        it on held-out data as usual. If the earlier model has landmarks, it should have been fitted with laplace=True,
-        not "diagonal". New features and labels have the mean 0 and the variance C. The kernels, landmarks and labels of
-        the earlier model are kept, and up to `n_components` new landmarks are added.
+        weights of that model. If that model was fitted with `laplace`, the prior has the precisions of the posterior of
+        that model, and C="auto" means the C of that earlier fit. Otherwise the prior variance is C, and C="auto"
+        chooses it on held-out data as usual. If the earlier model has landmarks, it should have been fitted with
+        laplace=True, not "diagonal". New features and labels have the mean 0 and the variance C. The kernels, landmarks
+        and labels of the earlier model are kept, and up to `n_components` new landmarks are added.
     n_restarts : int, default=0
         Number of further fits from other random starting points, if labels are missing. The objective is then not
         convex, and the fit with the smallest objective is kept.
@@ -165,20 +166,23 @@ class ChainCRF(SpanAnswers):
     ----------
     classes_ : (L,) labels, in the order of the columns of probabilities.
     coef_ : weights, of shape (n_features, L) for the linear kernel. For other kernels the shape is (n_landmarks, L).
-        Row i then has the weights of feature i of the fit, not of landmark i: the fit replaces the similarities to the
-        landmarks by as many linear combinations of them, and these are its features. For the weights of landmarks, use
-        `top_features`. The rows of several `inputs` are one after the other.
+        Row i then does not belong to landmark i. The fit turns the n_landmarks similarities of a token into n_landmarks
+        linear combinations of these similarities, and row i has the weights of combination i. For the weights of
+        landmarks, use `top_features`. The rows of several `inputs` are one after the other.
     transitions_ : (L, L), scores of transitions, [from, to].
     intercept_ : (L,), constant scores of labels.
     start_scores_, end_scores_ : (L,), scores of first and of last labels.
-    edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`, or of inputs that score transitions; else None.
+    edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`, or of inputs with `steps=True`, which score
+        transitions; None if there are none.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel; with `inputs`, a dict of them.
     landmark_positions_ : (n_landmarks, 2), the index of the sequence and of the token of each landmark. If the landmark
         is not itself a training token, these are the indices of the nearest training token. None for the linear kernel.
     C_ : the prior variance of the fit; with `inputs`, that of the weights that belong to no input, such as transitions.
     kernel_ : the kernel of the fit; with `inputs`, a dict of kernels.
     input_variances_ : the prior variance of each of several `inputs`, a dict.
-    log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`; 0 for up to 5,000 weights.
+    log_marginal_likelihood_error_ : with more than 5,000 weights, `log_marginal_likelihood()` is estimated from random
+        vectors, and this is the standard error of that estimate. With fewer weights, or with laplace="diagonal",
+        nothing is random, and it is 0. It does not measure the error of Laplace's approximation.
     certificate_ : `objective`, `lower_bound`, `relative_gap`, `gap_full` and `status` of the fit, such as "optimal" or
         "max_iter". No weights on these landmarks give an objective below `lower_bound`. It is -inf if labels are
         missing.

@@ -143,8 +143,8 @@ class KernelEstimator(InputEstimator[Chained]):
     def top_features(self, n: int = 10) -> Any:
         """Return the n features with the largest weights for each label, as a pandas.DataFrame, largest first.
 
-        Each row of the table has a label, a feature, and the weight of the feature for the label, minus the mean of its
-        weights over all labels. Rows are sorted by this difference. If the kernel has landmarks, the features are
+        The columns are the label, the feature, and the weight of the feature for the label, from which the mean weight
+        of the feature over all labels is subtracted. If the kernel has landmarks, the features are
         landmarks, whose weights may be large and cancel each other; models of sequences then have two more columns, the
         sequence and the token of the landmark.
         """
