@@ -123,7 +123,7 @@ class ChainCRF(SpanAnswers):
         the default is False.
     min_freq : float, default=0.0
         A pair of a feature and a label has a weight only if it occurs at least this often in the training data. The
-        same holds for a pair of neighbouring labels. If it is greater than 0, `all_possible_states` and
+        same holds for a pair of neighbouring labels. If `min_freq` is greater than 0, `all_possible_states` and
         `all_possible_transitions` are ignored.
     hash_features : int or None, default=None
         Number of columns, a power of 2, into which feature dicts are hashed; None keeps a vocabulary.
@@ -143,11 +143,12 @@ class ChainCRF(SpanAnswers):
         solver may change between fits.
     prior : None, a fitted ChainCRF, or the path of its file, default=None
         An earlier model that this fit updates with new data, without the earlier training data. The prior means are the
-        weights of that model. If that model was fitted with `laplace`, the prior has the precisions of the posterior of
-        that model, and C="auto" means the C of that earlier fit. Otherwise the prior variance is C, and C="auto"
-        chooses it on held-out data as usual. If the earlier model has landmarks, it should have been fitted with
-        laplace=True, not "diagonal". New features and labels have the mean 0 and the variance C. The kernels, landmarks
-        and labels of the earlier model are kept, and up to `n_components` new landmarks are added.
+        weights of that model. If that model was fitted with `laplace`, the prior precision of a weight is 1 / C plus
+        what the earlier data say about this weight. C="auto" then means the C of the earlier fit, so that the prior is
+        the posterior of the earlier model. Otherwise the prior variance is C, and C="auto" chooses it on held-out data
+        as usual. If the earlier model has landmarks, it should have been fitted with laplace=True, not "diagonal". New
+        features and labels have the mean 0 and the variance C. The kernels, landmarks and labels of the earlier model
+        are kept, and up to `n_components` new landmarks are added.
     n_restarts : int, default=0
         Number of further fits from other random starting points, if labels are missing. The objective is then not
         convex, and the fit with the smallest objective is kept.
