@@ -1,7 +1,7 @@
 """Learning the graph: edges recovered from samples of known networks, and what the certificate says of the rest.
 
 Binary networks of 12 variables with 14 edges drawn at random, log odds ratios of +-1.5, and 50 to 12,800 samples, drawn
-exactly; ten networks per size. MarkovNetwork(structure="auto") with its defaults; recall, precision and F1 of edges.
+exactly; six networks per size. MarkovNetwork(structure="auto") with its defaults; recall, precision and F1 of edges.
 In every trial the network with all 66 pairs is fitted too: its objective must lie between the search's lower bound and
 the objective of the learned one. The second table does the same for labels with inputs: five labels, four of ten pairs
 interact, inputs of three numbers decide each label beside the others; MultiLabelCRF.
@@ -142,4 +142,4 @@ def figure(results: dict[str, Any]) -> None:
         ax.legend(loc="lower right", frameon=False)
 
 
-OPTIONS = {"trials": 10, "most": SIZES[-1]}
+OPTIONS = {"trials": 6, "most": SIZES[-1]}

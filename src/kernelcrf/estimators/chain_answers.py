@@ -38,9 +38,9 @@ class ChainAnswers(InputsEstimator[ChainModel]):
 
         If the name ends with ".crfsuite", the file is a model of CRFsuite, which python-crfsuite opens too. It has the
         labels, the features and their weights, but not the parameters of the estimator, the certificate and
-        `metadata_`. Such a file can only hold a model with string labels and the linear kernel on feature dicts, without
-        `inputs`, `edge_kernel`, `constraints`, hashed features, intercepts and boundaries. For any other model, `save`
-        raises ValueError.
+        `metadata_`. Such a file can only hold a model with string labels and the linear kernel on feature dicts,
+        without `inputs`, `edge_kernel`, `constraints`, hashed features, intercepts and boundaries. For any other model,
+        `save` raises ValueError.
 
         dtype : "float32" rounds the weights to single precision, so that the file is smaller; None keeps them as they
             are. CRFsuite's files have double precision.
