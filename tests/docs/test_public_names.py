@@ -8,6 +8,7 @@ command line. `python tests/docs/test_public_names.py --record` writes it after 
 docs/about.md says what users are promised.
 """
 
+import ast
 import doctest
 import importlib
 import inspect
@@ -144,6 +145,12 @@ def test_everything_without_an_underscore_has_a_docstring(module):
         assert thing.__doc__, f"{module.__name__}.{name}"
         for member_name, member in own_members(thing) if inspect.isclass(thing) else ():
             assert inspect.getdoc(member), f"{module.__name__}.{name}.{member_name}"
+
+
+def test_the_defaults_in_docstrings_are_those_of_the_signature():
+    stated = dict(re.findall(r"^    (\w+) : .*, default=(.+)$", kernelcrf.ChainCRF.__doc__, re.MULTILINE))
+    actual = {name: one.default for name, one in inspect.signature(kernelcrf.ChainCRF).parameters.items()}
+    assert {name: ast.literal_eval(text) for name, text in stated.items()} == actual
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

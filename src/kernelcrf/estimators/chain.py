@@ -35,119 +35,151 @@ from kernelcrf.validation import shown
 class ChainCRF(SpanAnswers):
     """Conditional random field on sequences, with kernels.
 
-    X is a list of sequences. A sequence is an array, a sparse matrix or a data frame with one row per token, a list of
-    feature dicts or, for several `inputs`, a mapping from names to these. If `lengths` is passed, X contains the tokens
-    of all sequences one after the other. y is a list of label sequences. Pass None for a missing label; -1 is missing,
-    too, if all other labels are strings or integers >= 0. If a label is one of several, pass the set of these.
+    X is a list of sequences. A sequence is an array, a sparse matrix or a data frame with one row per token, or a list
+    of feature dicts. With several `inputs`, a sequence is a dict that has one of these for each name. If `lengths` is
+    passed, X contains the tokens of all sequences one after the other. y is a list of label sequences. A label of None
+    means that the label is not known. So does -1, if all other labels are strings or non-negative integers. If you know
+    only that a label is one of a few, pass a set of the possible labels.
 
     Parameters
     ----------
-    kernel : "auto", str, callable or kernel of sklearn.gaussian_process
-        "auto" is "linear" for feature dicts and sparse matrices, and "rbf" for arrays. "linear" needs no landmarks. All
-        others, such as "rbf", "poly", "laplacian", "cosine" and "chi2", use `n_components` landmarks.
-    gamma, degree, coef0 : "scale", "auto" or float; int; float
-        Gamma of the kernel, as in sklearn.svm.SVC; degree and constant term of the polynomial kernel.
-    inputs : None or dict from names to kernelcrf.Input
-        Inputs by name, each with its own kernel, landmarks and C. They replace `kernel`, `gamma`, `degree`, `coef0`,
-        `n_components`, `pivots` and `edge_kernel`; `optimize_kernel` is not available with them. If sequences are
-        mappings, each input reads the entry of the same name, or the one that `Input.of` names; otherwise all inputs
-        read the sequence. `Input.columns` selects columns.
-    C : float, "auto" or "evidence"
+    kernel : "auto", str, callable or kernel of sklearn.gaussian_process, default="auto"
+        The kernel says how similar two tokens are. "auto" is "linear" for feature dicts and sparse matrices, and "rbf"
+        for arrays. "linear" learns a weight for each column. All others, such as "rbf", "poly", "laplacian", "cosine"
+        and "chi2", compare each token with a limited number of points, the landmarks, which are chosen from the
+        training tokens or near them.
+    gamma : "scale", "auto" or float, default="scale"
+        Coefficient of the kernel, as in sklearn.svm.SVC.
+    degree : int, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1.0
+        Constant term of the polynomial kernel.
+    inputs : None or dict from names to kernelcrf.Input, default=None
+        Several inputs, each with its own kernel, landmarks and C. They replace `kernel`, `gamma`, `degree`, `coef0`,
+        `n_components`, `pivots` and `edge_kernel`; `optimize_kernel` is not available with them. If each sequence is a
+        dict, an input uses the entry with its own name, or the entry named by `Input.of`. Otherwise every input uses
+        the whole sequence. `Input.columns` selects columns.
+    C : float, "auto" or "evidence", default="auto"
         Prior variance of all weights, including transitions: the smaller, the smoother the model. CRFsuite's c2 is 1 /
-        (2 C). "auto", the default, takes a sample of sequences, about 10,000 tokens in all, fits to four fifths of it,
-        and keeps the power of 10 that makes the other fifth likeliest; the last fit has all sequences. "evidence"
-        maximises the evidence, the probability of the training labels averaged over the prior of the weights. With
-        `inputs`, both choose a separate C for each input, and one for all other weights, such as transitions.
-    l1 : float
+        (2 C). "auto" tries powers of 10 on a sample of about 10,000 tokens. It fits the model to four fifths of the
+        sample, and keeps the C that gives the labels of the other fifth the highest probability. Then it fits the model
+        to all sequences with this C. "evidence" maximises the marginal likelihood: the probability of the training
+        labels, averaged over the prior distribution of the weights. With `inputs`, "auto" and "evidence" choose a
+        separate C for each input, and another one for all other weights, such as transitions.
+    l1 : float, default=0.0
         Factor of an L1 penalty of all weights of a linear kernel, CRFsuite's c1. It makes most weights zero.
-    optimize_kernel, n_restarts_optimizer : bool, int
-        Whether to maximise the evidence over the kernel's hyperparameters, starting from the given values, and the
-        number of further searches from random values. A kernel of sklearn.gaussian_process has its own bounds; gamma
-        of a named kernel stays between 1 / 1,000 of its first value and 1,000 times that value.
-    n_components, pivots : int, None or "auto"; str or rule of kernelcrf.basis
-        Number of landmarks, and the rule that chooses them. None uses every distinct input; "auto" adds landmarks
-        until it is proved that further ones could lower the objective by at most the fraction `tol`.
-    label_kernel : "delta", "centred" or (L, L) array
+    optimize_kernel : bool, default=False
+        Whether to choose the hyperparameters of the kernel by maximising the marginal likelihood, starting from the
+        given values. A kernel of sklearn.gaussian_process has its own bounds; gamma of a named kernel stays between
+        1 / 1,000 of its first value and 1,000 times that value.
+    n_restarts_optimizer : int, default=0
+        Number of additional searches of `optimize_kernel` that start from random values.
+    n_components : int, None or "auto", default=500
+        Number of landmarks. None uses every distinct token. "auto" adds landmarks until more of them provably cannot
+        lower the objective by more than `tol`, as a fraction of the objective.
+    pivots : str or rule of kernelcrf.basis, default="auto"
+        The rule that chooses the landmarks.
+    label_kernel : "delta", "centred" or (L, L) array, default="delta"
         Kernel on labels. A positive semi-definite matrix lets similar labels learn from each other.
-    edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
-        Kernel for transitions that depend on the input x_t, in addition to the constant ones; None for no such kernel.
-    fit_intercept, boundaries : bool
-        Whether each label has a bias, and whether first and last labels have scores; their prior variance is C, too.
-    constraints : None, "BIO", "IOB1", "IOB2", "BIOUL", "BILOU", "IOBES", "BIOES", "BMES" or pairs of labels
+    edge_kernel : None, str, callable or kernel of sklearn.gaussian_process, default=None
+        Kernel for transition scores that depend on the input at the token. They are added to the constant scores
+        `transitions_`. With None, transition scores do not depend on the input.
+    fit_intercept : bool, default=False
+        Whether to learn a constant score for each label. C is the prior variance of these scores, too.
+    boundaries : bool, default=False
+        Whether to learn an additional score for the first and for the last label of a sequence, also with the prior
+        variance C.
+    constraints : None, "BIO", "IOB1", "IOB2", "BIOUL", "BILOU", "IOBES", "BIOES", "BMES" or pairs, default=None
         A tagging scheme, or all pairs (label, next label) that are allowed. Other labellings have probability 0.
-    classes : None or labels
+    classes : None or labels, default=None
         All labels, if some of them may not occur in y.
-    class_weight : None, "balanced" or dict
-        Weights of labels. Each sequence has the mean weight of its known labels; with weight 0, it is left out.
-    laplace : bool or "diagonal"
-        Compute the evidence and the posterior of the weights, which `log_marginal_likelihood`, `uncertainty` and
-        `predict_proba(posterior="laplace")` need. "diagonal" takes one pass over the data: the posterior omits
-        covariances of weights, and the evidence is rough. It is for linear models that will be a `prior`.
-    decoding : "viterbi", "marginal" or "f1"
+    class_weight : None, "balanced" or dict, default=None
+        Weights of labels. They apply to whole sequences: the weight of a sequence is the mean of the weights of its
+        known labels. Sequences with weight 0 are left out of the fit.
+    laplace : bool or "diagonal", default=False
+        Whether to compute the marginal likelihood and the posterior of the weights, which `log_marginal_likelihood`,
+        `uncertainty` and `predict_proba(posterior="laplace")` need. "diagonal" is faster, with one pass over the data.
+        It ignores covariances between weights, so the marginal likelihood is only a rough approximation. Use it for
+        linear models that you want to pass as `prior` to a later fit.
+    decoding : "viterbi", "marginal" or "f1", default="viterbi"
         Whether `predict` returns the likeliest labelling, the likeliest label of each token, or the labels with the
         highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER; the threshold for spans is
         chosen for all sequences of X together, so pass a whole test set to `predict`, not one sequence at a time.
-    all_possible_states, all_possible_transitions : bool
-        Whether pairs of a feature and a label, and pairs of neighbouring labels, have a weight even if they do not
-        occur in the training data. A feature that is 0 or False in a dict counts as occurring. A weight that is left
-        out is zero, also in posteriors of `laplace`. `all_possible_states` has an effect for the linear kernel on
-        sparse inputs with label_kernel="delta"; other models always have all of these weights. In CRFsuite, both are
-        False by default.
-    min_freq : float
-        How often a pair of a feature and a label, or of neighbouring labels, must occur in the training data to have a
-        weight; 0 keeps all pairs that occur.
-    hash_features : int or None
+    all_possible_states : bool, default=False
+        Whether pairs of a feature and a label have a weight even if they do not occur together in the training data. A
+        feature that is 0 or False in a dict counts as occurring. A pair without a weight has the score 0, and `laplace`
+        takes this 0 as exact. The parameter has an effect only for the linear kernel on feature dicts or sparse
+        matrices with label_kernel="delta". All other models have a weight for every pair.
+    all_possible_transitions : bool, default=True
+        Whether pairs of neighbouring labels have a weight even if they do not occur in the training data. In CRFsuite,
+        the default is False.
+    min_freq : float, default=0.0
+        Smallest number of times that a pair of a feature and a label, or of neighbouring labels, must occur in the
+        training data to have a weight. If it is greater than 0, `all_possible_states` and `all_possible_transitions`
+        are ignored.
+    hash_features : int or None, default=None
         Number of columns, a power of 2, into which feature dicts are hashed; None keeps a vocabulary.
-    solver : "auto", "lbfgs", "dual", "newton-cg", "newton", "block-jacobi", "subspace" or a solver such as NewtonCG()
-        "auto" is "dual" for the linear kernel on sparse inputs if all labels are observed, else "lbfgs".
-    tol, max_iter : float, int
-        The fit ends if the relative certified gap is at most `tol`, or after `max_iter` iterations (passes of "dual").
-    certify_full : bool
-        Compute `certificate_.gap_full`, the distance to the optimum over all functions of the kernel, not only those
-        on its landmarks, for any n_components.
-    warm_start : bool
+    solver : str or a solver such as NewtonCG(), default="auto"
+        "lbfgs", "dual", "newton-cg", "newton", "block-jacobi" or "subspace". "auto" is "dual" for the linear kernel on
+        sparse inputs if all labels are observed, else "lbfgs".
+    tol : float, default=1e-4
+        The fit stops when the objective is proved to be within this fraction of its minimum.
+    max_iter : int, default=1000
+        Largest number of iterations; for the solver "dual", of passes over the data. A fit that stops here warns with
+        ConvergenceWarning. Raise `max_iter` then, or accept the gap in `certificate_`.
+    certify_full : bool, default=False
+        Whether to compute `certificate_.gap_full`: how much lower the objective could at most be if every training
+        token were a landmark. With n_components="auto" it is always computed.
+    warm_start : bool, default=False
         Start from the kernels, landmarks, labels and weights of the previous fit. C, class weights, constraints and
         the solver may change between fits.
-    prior : None, a fitted ChainCRF, or the path of its file
-        Model whose posterior is the prior of this fit, so that its training data need not be read again. The prior
-        means are the weights of that model. If it was fitted with `laplace`, this fit also uses its posterior
-        precisions, and C="auto" takes the C of that model. Prefer laplace=True for kernels with landmarks. New features
-        and labels have the mean 0 and the variance C. Kernels, landmarks and labels of the model stay, and up to
-        `n_components` landmarks join.
-    n_restarts : int
+    prior : None, a fitted ChainCRF, or the path of its file, default=None
+        An earlier model that this fit updates with new data, without the earlier training data. The prior means are
+        the weights of that model. If it was fitted with `laplace`, this fit also uses its posterior precisions, and
+        C="auto" takes its C. If it has landmarks, fit it with laplace=True rather than "diagonal". New features and
+        labels have the mean 0 and the variance C. The kernels, landmarks and labels of the earlier model are kept, and
+        up to `n_components` new landmarks are added.
+    n_restarts : int, default=0
         Number of further fits from other random starting points, if labels are missing. The objective is then not
         convex, and the fit with the smallest objective is kept.
-    n_jobs : int or None
+    n_jobs : int or None, default=1
         Number of threads; -1 uses all cores. Results do not depend on it.
-    engine : None or kernelcrf.distributed.DaskEngine
+    engine : None or kernelcrf.distributed.DaskEngine, default=None
         Cluster on which the fit runs; None uses this process, or, for partitioned Dask data, the current client.
-    checkpoint : None, str or kernelcrf.fitting.checkpoints.Checkpoint
+    checkpoint : None, str or kernelcrf.fitting.checkpoints.Checkpoint, default=None
         File or URL to which the fit saves its progress, and from which an interrupted fit of the same problem resumes.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
         Seed for the choice of landmarks and, if labels are missing, for the starting point of the fit.
-    verbose : int
+    verbose : int, default=0
         1 shows the objective and its certified gap while the fit runs.
 
     Attributes
     ----------
     classes_ : (L,) labels, in the order of the columns of probabilities.
-    coef_ : weights; (n_features, L) for the linear kernel, else (n_landmarks, L), in the whitened basis. The rows of
-        several `inputs` are one after the other.
+    coef_ : weights, of shape (n_features, L) for the linear kernel. For other kernels the shape is (n_landmarks, L),
+        and each row belongs to a combination of landmarks, not to a single one. The rows of several `inputs` are one
+        after the other.
     transitions_ : (L, L), scores of transitions, [from, to].
-    intercept_, start_scores_, end_scores_ : (L,), biases of labels, and scores of first and last labels.
+    intercept_ : (L,), constant scores of labels.
+    start_scores_, end_scores_ : (L,), scores of first and of last labels.
     edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`, or of inputs that score transitions; else None.
-    landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
-    landmark_positions_ : (n_landmarks, 2), sequence and token in X of each landmark or its nearest input, or None.
-    C_, kernel_ : the prior variance and the input kernel of the fit; for `inputs`, the prior variance of all weights
-        that belong to no input, and a dict of kernels. `landmarks_` is then a dict, too.
+    landmarks_ : (n_landmarks, n_features), or None for the linear kernel; with `inputs`, a dict of them.
+    landmark_positions_ : (n_landmarks, 2), the index of the sequence and of the token of each landmark, or of the
+        training token next to it; None for the linear kernel.
+    C_ : the prior variance of the fit; with `inputs`, that of the weights that belong to no input, such as transitions.
+    kernel_ : the kernel of the fit; with `inputs`, a dict of kernels.
     input_variances_ : the prior variance of each of several `inputs`, a dict.
     log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`; 0 for up to 5,000 weights.
     certificate_ : `objective`, `lower_bound`, `relative_gap`, `gap_full` and `status` of the fit, such as "optimal" or
-        "max_iter". The lower bound is about all weights on these landmarks; if labels are missing, there is none.
-    n_iter_ : the number of evaluations of the objective without the first one; `max_iter` counts iterations.
-    objective_curve_, gap_curve_ : the objective, and (relative certified gap, passes, seconds), at each evaluation.
+        "max_iter". No weights on these landmarks give an objective below `lower_bound`. It is -inf if labels are
+        missing.
+    n_iter_ : the number of times that the objective was evaluated after the start. One iteration of `max_iter` may need
+        several evaluations.
+    objective_curve_ : the objective at each evaluation.
+    gap_curve_ : (n_evaluations, 3), the relative gap, the passes over the data and the seconds at each evaluation.
     metadata_ : a dict of plain values that `save` stores with the model, such as how its features were made.
-    n_features_in_, feature_names_in_ : number and names of the columns; names only after a fit to data frames.
+    n_features_in_ : number of columns.
+    feature_names_in_ : names of the columns, after a fit to data frames.
 
     Examples
     --------
@@ -155,12 +187,19 @@ class ChainCRF(SpanAnswers):
     >>> from kernelcrf.datasets import make_sequences
     >>> data = make_sequences(60, random_state=0)  # lists of (T_i, 2) arrays and of (T_i,) labels
     >>> crf = ChainCRF(C=10.0, n_components=100, laplace=True, random_state=0).fit(data.X, data.y)
-    >>> crf.certificate_.status, bool(crf.certificate_.relative_gap <= crf.tol)
-    ('optimal', True)
+    >>> crf.certificate_.status
+    'optimal'
     >>> new = make_sequences(60, random_state=1)
-    >>> x = new.X[:1]
-    >>> round(crf.score(new.X, new.y), 1), crf.predict(x)[0][:6], crf.predict_proba(x)[0].shape
-    (0.9, array([2, 2, 1, 1, 1, 1]), (9, 3))
+    >>> round(crf.score(new.X, new.y), 1)
+    0.9
+    >>> x = new.X[:1]  # a list with one sequence
+    >>> crf.predict(x)[0][:6]
+    array([2, 2, 1, 1, 1, 1])
+    >>> crf.predict_proba(x)[0].shape
+    (9, 3)
+
+    Other answers:
+
     >>> {label: round(p, 1) for label, p in crf.predict_marginals(x)[0][0].items()}
     {0: 0.0, 1: 0.0, 2: 1.0}
     >>> crf.edge_marginals(x)[0].shape, crf.sample(x, 5, random_state=0)[0].shape
@@ -199,10 +238,17 @@ class ChainCRF(SpanAnswers):
 
     @releasing()
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None, lengths: UserData = None) -> Self:
-        """Fit the model to labelled sequences; `sample_weight` has one weight per sequence.
+        """Fit the model to labelled sequences, and return it.
 
-        A sequence of weight 0 does not change the fit, but it must be valid, and its labels are part of `classes_`.
-        With a `prior` and no sequence of positive weight, `model_` is the model of the prior, unchanged.
+        X : a list of sequences, or, with `lengths`, the tokens of all sequences one after the other. The description of
+            the class says which forms a sequence can have.
+        y : a list with the labels of each sequence, or, with `lengths`, one list of all labels.
+        sample_weight : one weight per sequence. A sequence of weight 0 does not change the fit, but it must be valid,
+            and its labels are part of `classes_`. If all weights are 0 and `prior` is given, the result is the earlier
+            model, unchanged.
+        lengths : the number of tokens of each sequence.
+
+        A fit that stops at `max_iter` warns with ConvergenceWarning.
         """
         self._validate_params()
         earlier, prior = self._earlier, model_of(self.prior)

@@ -144,7 +144,8 @@ class KernelEstimator(InputEstimator[Chained]):
         """Return the n features with the largest weights for each label, as a pandas.DataFrame, largest first.
 
         Each row of the table has a label, a feature, and the weight minus the mean weight of all labels. If the kernel
-        has landmarks, the features are landmarks, whose weights may be large and cancel each other.
+        has landmarks, the features are landmarks, whose weights may be large and cancel each other; models of sequences
+        then have two more columns, the sequence and the token of the landmark.
         """
         model = self._model
         columns = top_terms(model, model.column_labels, n, getattr(model, "term_positions", None))

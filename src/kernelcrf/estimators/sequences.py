@@ -66,7 +66,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         self.model_ = replace(self._model, metadata=metadata)
 
     def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:
-        """Return the predicted labels, one array per sequence."""
+        """Return the predicted labels, one array per sequence; the parameter `decoding` says by which rule."""
         found = self._distribution(X, lengths)
         return self._model.labels.decode(self._best(found), found.chains)
 
@@ -84,7 +84,8 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         """Return one array per sequence, with one row per token: entry [t, j] is p(y_t = classes_[j] | x).
 
         posterior : "map" uses the most probable weights; "laplace" averages over weights drawn from their posterior.
-        n_samples : number of draws; None means 100 or, for models of more than 5,000 weights, all draws of `fit`.
+        n_samples : number of weight vectors that are drawn from the posterior. None means 100. For models of more than
+            5,000 weights, `fit` itself stores draws, and None means all of them.
         variance_temperature : factor by which the covariance of the posterior is multiplied.
         random_state : seed of the draws.
         """
@@ -194,9 +195,10 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     def explain(self, x: UserData, t: int, label: UserData = None, n_terms: int = 10) -> Explanation:
         """Explain the score of a label at token t of one sequence x; `label` is by default the predicted label.
 
-        The result lists the `n_terms` features that contribute most to the score; `print` shows it as tables. If the
-        kernel has landmarks, it lists the columns with the largest effects, the landmarks that are most similar to the
-        token, and the contributions of landmarks, which may be large and cancel each other.
+        The result lists the `n_terms` features that contribute most to the score; `print` shows it as tables. For a
+        kernel with landmarks there are three tables: the columns with the largest effect on the score, the landmarks
+        most similar to the token, and the contribution of each landmark to the score. Contributions of single landmarks
+        can be large and cancel each other.
         """
         return explain(self._model, x, t, label, n_terms, self._best, self._engine)
 

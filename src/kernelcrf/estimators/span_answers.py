@@ -52,8 +52,8 @@ class SpanAnswers(LeaveOneOutAnswers):
             schemes as conlleval does, and "runs" makes each run of equal labels a span. None means "lenient" if the
             labels look like tags, and "runs" otherwise.
         threshold : return instead all spans whose probability is at least this number. Below 0.5, spans may overlap.
-        n_best : return instead this many spans per sequence, the most probable first; with `threshold`, only those
-            that are at least so probable.
+        n_best : return instead this many spans of each sequence, the most probable first. With `threshold`, spans that
+            are less probable are left out.
         certify : set the attribute `certified` of each span: whether the exact optimum of the objective provably
             predicts this span, too (see the method `certify`).
         """
