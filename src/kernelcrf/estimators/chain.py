@@ -36,18 +36,18 @@ class ChainCRF(SpanAnswers):
     """Conditional random field on sequences, with kernels.
 
     X is a list of sequences. A sequence is an array, a sparse matrix or a data frame with one row per token, or a list
-    of feature dicts. With several `inputs`, a sequence is a dict that has one of these for each name. If `lengths` is
-    passed, X contains the tokens of all sequences one after the other. y is a list of label sequences. A label of None
-    means that the label is not known. So does -1, if all other labels are strings or non-negative integers. If you know
-    only that a label is one of a few, pass a set of the possible labels.
+    of feature dicts. With several `inputs`, a sequence can also be a dict from names to such arrays or lists. If
+    `lengths` is passed, X contains the tokens of all sequences one after the other. y is a list of label sequences. A
+    label of None means that the label is not known. So does -1, if all other labels are strings or non-negative
+    integers. If you know only that a label is one of a few, pass a set of the possible labels.
 
     Parameters
     ----------
     kernel : "auto", str, callable or kernel of sklearn.gaussian_process, default="auto"
         The kernel says how similar two tokens are. "auto" is "linear" for feature dicts and sparse matrices, and "rbf"
-        for arrays. "linear" learns a weight for each column. All others, such as "rbf", "poly", "laplacian", "cosine"
-        and "chi2", compare each token with a limited number of points, the landmarks, which are chosen from the
-        training tokens or near them.
+        for arrays and data frames. "linear" learns a weight for each column. All others, such as "rbf", "poly",
+        "laplacian", "cosine" and "chi2", compare each token with a limited number of points, the landmarks, which are
+        chosen from the training tokens or near them.
     gamma : "scale", "auto" or float, default="scale"
         Coefficient of the kernel, as in sklearn.svm.SVC.
     degree : int, default=3
@@ -60,27 +60,31 @@ class ChainCRF(SpanAnswers):
         dict, an input uses the entry with its own name, or the entry named by `Input.of`. Otherwise every input uses
         the whole sequence. `Input.columns` selects columns.
     C : float, "auto" or "evidence", default="auto"
-        Prior variance of all weights, including transitions: the smaller, the smoother the model. CRFsuite's c2 is 1 /
-        (2 C). "auto" tries powers of 10 on a sample of about 10,000 tokens. It fits the model to four fifths of the
-        sample, and keeps the C that gives the labels of the other fifth the highest probability. Then it fits the model
-        to all sequences with this C. "evidence" maximises the marginal likelihood: the probability of the training
-        labels, averaged over the prior distribution of the weights. With `inputs`, "auto" and "evidence" choose a
-        separate C for each input, and another one for all other weights, such as transitions.
+        The penalty of all weights, including transitions, is |weights|^2 / (2 C): the smaller C is, the smoother is the
+        model. In other words, C is the variance of their Gaussian prior. CRFsuite's c2 is 1 / (2 C). "auto" tries
+        powers of 10 on a sample of about 10,000 tokens. It fits the model to four fifths of the sample, and keeps the C
+        that gives the labels of the other fifth the highest probability. Then it fits the model to all sequences with
+        this C. "evidence" maximises the marginal likelihood: the probability of the training labels, averaged over the
+        prior distribution of the weights. With `inputs`, "auto" and "evidence" choose a separate C for each input, and
+        another one for all other weights, such as transitions.
     l1 : float, default=0.0
         Factor of an L1 penalty of all weights of a linear kernel, CRFsuite's c1. It makes most weights zero.
     optimize_kernel : bool, default=False
         Whether to choose the hyperparameters of the kernel by maximising the marginal likelihood, starting from the
-        given values. A kernel of sklearn.gaussian_process has its own bounds; gamma of a named kernel stays between
-        1 / 1,000 of its first value and 1,000 times that value.
+        given values. A kernel of sklearn.gaussian_process has its own bounds; gamma of a named kernel stays between 1 /
+        1,000 of its first value and 1,000 times that value.
     n_restarts_optimizer : int, default=0
         Number of additional searches of `optimize_kernel` that start from random values.
     n_components : int, None or "auto", default=500
-        Number of landmarks. None uses every distinct token. "auto" adds landmarks until more of them provably cannot
-        lower the objective by more than `tol`, as a fraction of the objective.
+        Number of landmarks. None uses every distinct token. "auto" adds landmarks, and stops when it is proved that
+        further landmarks would lower the objective by at most the fraction `tol`.
     pivots : str or rule of kernelcrf.basis, default="auto"
-        The rule that chooses the landmarks.
+        The rule that chooses the landmarks: "greedy", "random", "uniform", "kmeans" or "lloyd". "auto" is "lloyd" for
+        arrays and smooth kernels such as "rbf", and "random" otherwise.
     label_kernel : "delta", "centred" or (L, L) array, default="delta"
-        Kernel on labels. A positive semi-definite matrix lets similar labels learn from each other.
+        How similar labels are. With "delta", each label has its own weights. "centred" removes the mean score of all
+        labels, which does not change probabilities. A positive semi-definite matrix of similarities lets similar labels
+        learn from each other.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process, default=None
         Kernel for transition scores that depend on the input at the token. They are added to the constant scores
         `transitions_`. With None, transition scores do not depend on the input.
@@ -103,13 +107,14 @@ class ChainCRF(SpanAnswers):
         linear models that you want to pass as `prior` to a later fit.
     decoding : "viterbi", "marginal" or "f1", default="viterbi"
         Whether `predict` returns the likeliest labelling, the likeliest label of each token, or the labels with the
-        highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER; the threshold for spans is
-        chosen for all sequences of X together, so pass a whole test set to `predict`, not one sequence at a time.
+        highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER. A span is then predicted
+        only if it is probable enough, and how probable depends on all sequences of X. So pass a whole test set to
+        `predict`, not one sequence at a time.
     all_possible_states : bool, default=False
         Whether pairs of a feature and a label have a weight even if they do not occur together in the training data. A
         feature that is 0 or False in a dict counts as occurring. A pair without a weight has the score 0, and `laplace`
-        takes this 0 as exact. The parameter has an effect only for the linear kernel on feature dicts or sparse
-        matrices with label_kernel="delta". All other models have a weight for every pair.
+        assumes no uncertainty about this score. The parameter has an effect only for the linear kernel on feature dicts
+        or sparse matrices with label_kernel="delta". All other models have a weight for every pair.
     all_possible_transitions : bool, default=True
         Whether pairs of neighbouring labels have a weight even if they do not occur in the training data. In CRFsuite,
         the default is False.
@@ -131,14 +136,14 @@ class ChainCRF(SpanAnswers):
         Whether to compute `certificate_.gap_full`: how much lower the objective could at most be if every training
         token were a landmark. With n_components="auto" it is always computed.
     warm_start : bool, default=False
-        Start from the kernels, landmarks, labels and weights of the previous fit. C, class weights, constraints and
-        the solver may change between fits.
+        Start from the kernels, landmarks, labels and weights of the previous fit. C, class weights, constraints and the
+        solver may change between fits.
     prior : None, a fitted ChainCRF, or the path of its file, default=None
-        An earlier model that this fit updates with new data, without the earlier training data. The prior means are
-        the weights of that model. If it was fitted with `laplace`, this fit also uses its posterior precisions, and
-        C="auto" takes its C. If it has landmarks, fit it with laplace=True rather than "diagonal". New features and
-        labels have the mean 0 and the variance C. The kernels, landmarks and labels of the earlier model are kept, and
-        up to `n_components` new landmarks are added.
+        An earlier model that this fit updates with new data, without the earlier training data. The prior means are the
+        weights of that model. If it was fitted with `laplace`, this fit also uses its posterior precisions, and
+        C="auto" takes its C. If the earlier model has landmarks, it should have been fitted with laplace=True, not
+        "diagonal". New features and labels have the mean 0 and the variance C. The kernels, landmarks and labels of the
+        earlier model are kept, and up to `n_components` new landmarks are added.
     n_restarts : int, default=0
         Number of further fits from other random starting points, if labels are missing. The objective is then not
         convex, and the fit with the smallest objective is kept.
@@ -156,16 +161,17 @@ class ChainCRF(SpanAnswers):
     Attributes
     ----------
     classes_ : (L,) labels, in the order of the columns of probabilities.
-    coef_ : weights, of shape (n_features, L) for the linear kernel. For other kernels the shape is (n_landmarks, L),
-        and each row belongs to a combination of landmarks, not to a single one. The rows of several `inputs` are one
-        after the other.
+    coef_ : weights, of shape (n_features, L) for the linear kernel. For other kernels the shape is (n_landmarks, L).
+        Row i is then not the weight of landmark i, because the columns of the fit are linear combinations of the
+        similarities to landmarks. For the weights of landmarks, use `top_features`. The rows of several `inputs` are
+        one after the other.
     transitions_ : (L, L), scores of transitions, [from, to].
     intercept_ : (L,), constant scores of labels.
     start_scores_, end_scores_ : (L,), scores of first and of last labels.
     edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`, or of inputs that score transitions; else None.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel; with `inputs`, a dict of them.
-    landmark_positions_ : (n_landmarks, 2), the index of the sequence and of the token of each landmark, or of the
-        training token next to it; None for the linear kernel.
+    landmark_positions_ : (n_landmarks, 2), the index of the sequence and of the token of each landmark. If the landmark
+        is not itself a training token, these are the indices of the nearest training token. None for the linear kernel.
     C_ : the prior variance of the fit; with `inputs`, that of the weights that belong to no input, such as transitions.
     kernel_ : the kernel of the fit; with `inputs`, a dict of kernels.
     input_variances_ : the prior variance of each of several `inputs`, a dict.
