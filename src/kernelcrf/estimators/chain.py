@@ -64,11 +64,13 @@ class ChainCRF(SpanAnswers):
         model. In other words, C is the variance of their Gaussian prior. CRFsuite's c2 is 1 / (2 C). "auto" tries
         powers of 10 on a sample of about 10,000 tokens. It fits the model to four fifths of the sample, and keeps the C
         that gives the labels of the other fifth the highest probability. Then it fits the model to all sequences with
-        this C. "evidence" maximises the marginal likelihood: the probability of the training labels, averaged over the
-        prior distribution of the weights. With `inputs`, "auto" and "evidence" choose a separate C for each input, and
-        another one for all other weights, such as transitions.
+        this C. With fewer than 50 sequences, it uses five folds of a smaller sample instead. "evidence" maximises the
+        marginal likelihood: the probability of the training labels, averaged over the prior distribution of the
+        weights. With `inputs`, "auto" and "evidence" choose a separate C for each input, and another one for all other
+        weights, such as transitions.
     l1 : float, default=0.0
-        Factor of an L1 penalty of all weights of a linear kernel, CRFsuite's c1. It makes most weights zero.
+        Factor of an L1 penalty of all weights, including transitions, as CRFsuite's c1. It is added to the penalty of
+        `C`, and makes most weights zero. All kernels must be linear.
     optimize_kernel : bool, default=False
         Whether to choose the hyperparameters of the kernel by maximising the marginal likelihood, starting from the
         given values. A kernel of sklearn.gaussian_process has its own bounds; gamma of a named kernel stays between 1 /
@@ -86,15 +88,16 @@ class ChainCRF(SpanAnswers):
         labels, which does not change probabilities. A positive semi-definite matrix of similarities lets similar labels
         learn from each other.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process, default=None
-        Kernel for transition scores that depend on the input at the token. They are added to the constant scores
-        `transitions_`. With None, transition scores do not depend on the input.
+        Kernel for transition scores that depend on the input. The score of a transition from one token to the next then
+        depends on the input at the second of the two tokens. It is added to the constant score in `transitions_`.
     fit_intercept : bool, default=False
         Whether to learn a constant score for each label. C is the prior variance of these scores, too.
     boundaries : bool, default=False
         Whether to learn an additional score for the first and for the last label of a sequence, also with the prior
         variance C.
     constraints : None, "BIO", "IOB1", "IOB2", "BIOUL", "BILOU", "IOBES", "BIOES", "BMES" or pairs, default=None
-        A tagging scheme, or all pairs (label, next label) that are allowed. Other labellings have probability 0.
+        A tagging scheme, or all pairs (label, next label) that are allowed. Labellings that break the scheme, or that
+        have another pair, have probability 0.
     classes : None or labels, default=None
         All labels, if some of them may not occur in y.
     class_weight : None, "balanced" or dict, default=None
@@ -107,9 +110,9 @@ class ChainCRF(SpanAnswers):
         linear models that you want to pass as `prior` to a later fit.
     decoding : "viterbi", "marginal" or "f1", default="viterbi"
         Whether `predict` returns the likeliest labelling, the likeliest label of each token, or the labels with the
-        highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER. A span is then predicted
-        only if it is probable enough, and how probable depends on all sequences of X. So pass a whole test set to
-        `predict`, not one sequence at a time.
+        highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER. A span can then be predicted
+        only if its probability is above a threshold, which is computed from all sequences of X together. So pass a
+        whole test set to `predict`, not one sequence at a time.
     all_possible_states : bool, default=False
         Whether pairs of a feature and a label have a weight even if they do not occur together in the training data. A
         feature that is 0 or False in a dict counts as occurring. A pair without a weight has the score 0, and `laplace`
@@ -119,9 +122,9 @@ class ChainCRF(SpanAnswers):
         Whether pairs of neighbouring labels have a weight even if they do not occur in the training data. In CRFsuite,
         the default is False.
     min_freq : float, default=0.0
-        Smallest number of times that a pair of a feature and a label, or of neighbouring labels, must occur in the
-        training data to have a weight. If it is greater than 0, `all_possible_states` and `all_possible_transitions`
-        are ignored.
+        A pair of a feature and a label has a weight only if it occurs at least this often in the training data. The
+        same holds for a pair of neighbouring labels. If `min_freq` is greater than 0, `all_possible_states` and
+        `all_possible_transitions` are ignored.
     hash_features : int or None, default=None
         Number of columns, a power of 2, into which feature dicts are hashed; None keeps a vocabulary.
     solver : str or a solver such as NewtonCG(), default="auto"
@@ -140,10 +143,12 @@ class ChainCRF(SpanAnswers):
         solver may change between fits.
     prior : None, a fitted ChainCRF, or the path of its file, default=None
         An earlier model that this fit updates with new data, without the earlier training data. The prior means are the
-        weights of that model. If it was fitted with `laplace`, this fit also uses its posterior precisions, and
-        C="auto" takes its C. If the earlier model has landmarks, it should have been fitted with laplace=True, not
-        "diagonal". New features and labels have the mean 0 and the variance C. The kernels, landmarks and labels of the
-        earlier model are kept, and up to `n_components` new landmarks are added.
+        weights of that model. If that model was fitted with `laplace`, the prior precision of a weight is 1 / C plus
+        what the earlier data say about this weight. C="auto" then means the C of the earlier fit, so that the prior is
+        the posterior of the earlier model. Otherwise the prior variance is C, and C="auto" chooses it on held-out data
+        as usual. If the earlier model has landmarks, it should have been fitted with laplace=True, not "diagonal". New
+        features and labels have the mean 0 and the variance C. The kernels, landmarks and labels of the earlier model
+        are kept, and up to `n_components` new landmarks are added.
     n_restarts : int, default=0
         Number of further fits from other random starting points, if labels are missing. The objective is then not
         convex, and the fit with the smallest objective is kept.
@@ -162,25 +167,28 @@ class ChainCRF(SpanAnswers):
     ----------
     classes_ : (L,) labels, in the order of the columns of probabilities.
     coef_ : weights, of shape (n_features, L) for the linear kernel. For other kernels the shape is (n_landmarks, L).
-        Row i is then not the weight of landmark i, because the columns of the fit are linear combinations of the
-        similarities to landmarks. For the weights of landmarks, use `top_features`. The rows of several `inputs` are
-        one after the other.
+        Row i then does not belong to landmark i. The fit turns the n_landmarks similarities of a token into n_landmarks
+        linear combinations of these similarities, and row i has the weights of combination i. For the weights of
+        landmarks, use `top_features`. The rows of several `inputs` are one after the other.
     transitions_ : (L, L), scores of transitions, [from, to].
     intercept_ : (L,), constant scores of labels.
     start_scores_, end_scores_ : (L,), scores of first and of last labels.
-    edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`, or of inputs that score transitions; else None.
+    edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`, or of inputs with `steps=True`, which score
+        transitions; None if there are none.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel; with `inputs`, a dict of them.
     landmark_positions_ : (n_landmarks, 2), the index of the sequence and of the token of each landmark. If the landmark
         is not itself a training token, these are the indices of the nearest training token. None for the linear kernel.
     C_ : the prior variance of the fit; with `inputs`, that of the weights that belong to no input, such as transitions.
     kernel_ : the kernel of the fit; with `inputs`, a dict of kernels.
     input_variances_ : the prior variance of each of several `inputs`, a dict.
-    log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`; 0 for up to 5,000 weights.
+    log_marginal_likelihood_error_ : with more than 5,000 weights, `log_marginal_likelihood()` is estimated from random
+        vectors, and this is the standard error of that estimate. With fewer weights, or with laplace="diagonal",
+        nothing is random, and it is 0. It does not measure the error of Laplace's approximation.
     certificate_ : `objective`, `lower_bound`, `relative_gap`, `gap_full` and `status` of the fit, such as "optimal" or
         "max_iter". No weights on these landmarks give an objective below `lower_bound`. It is -inf if labels are
         missing.
-    n_iter_ : the number of times that the objective was evaluated after the start. One iteration of `max_iter` may need
-        several evaluations.
+    n_iter_ : the number of evaluations of the objective after the start. It is not the number of iterations, since one
+        iteration may need several evaluations.
     objective_curve_ : the objective at each evaluation.
     gap_curve_ : (n_evaluations, 3), the relative gap, the passes over the data and the seconds at each evaluation.
     metadata_ : a dict of plain values that `save` stores with the model, such as how its features were made.

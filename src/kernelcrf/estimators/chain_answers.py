@@ -37,8 +37,10 @@ class ChainAnswers(InputsEstimator[ChainModel]):
         """Write the fitted model to a file that `kernelcrf.load` reads; the file contains no executable code.
 
         If the name ends with ".crfsuite", the file is a model of CRFsuite, which python-crfsuite opens too. It has the
-        labels, the features and their weights, but not the parameters, the certificate and `metadata_`. Only models
-        with the linear kernel on feature dicts, without `edge_kernel` and `constraints`, can be written to such a file.
+        labels, the features and their weights, but not the parameters of the estimator, the certificate and
+        `metadata_`. Such a file can only hold a model with string labels and the linear kernel on feature dicts,
+        without `inputs`, `edge_kernel`, `constraints`, hashed features, intercepts and boundaries. For any other model,
+        `save` raises ValueError.
 
         dtype : "float32" rounds the weights to single precision, so that the file is smaller; None keeps them as they
             are. CRFsuite's files have double precision.

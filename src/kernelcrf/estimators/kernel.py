@@ -143,9 +143,10 @@ class KernelEstimator(InputEstimator[Chained]):
     def top_features(self, n: int = 10) -> Any:
         """Return the n features with the largest weights for each label, as a pandas.DataFrame, largest first.
 
-        Each row of the table has a label, a feature, and the weight minus the mean weight of all labels. If the kernel
-        has landmarks, the features are landmarks, whose weights may be large and cancel each other; models of sequences
-        then have two more columns, the sequence and the token of the landmark.
+        The columns are the label, the feature and the weight. The weight is that of the feature for this label, minus
+        the mean of its weights for all labels. Features are sorted by this difference, so large negative weights come
+        last. If the kernel has landmarks, the features are landmarks, whose weights may be large and cancel each other;
+        models of sequences then have two more columns, the sequence and the token of the landmark.
         """
         model = self._model
         columns = top_terms(model, model.column_labels, n, getattr(model, "term_positions", None))

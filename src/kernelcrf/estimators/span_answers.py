@@ -52,10 +52,12 @@ class SpanAnswers(LeaveOneOutAnswers):
             schemes as conlleval does, and "runs" makes each run of equal labels a span. None means "lenient" if the
             labels look like tags, and "runs" otherwise.
         threshold : return instead all spans whose probability is at least this number. Below 0.5, spans may overlap.
-        n_best : return instead this many spans of each sequence, the most probable first. With `threshold`, spans that
-            are less probable are left out.
-        certify : set the attribute `certified` of each span: whether the exact optimum of the objective provably
-            predicts this span, too (see the method `certify`).
+        n_best : return instead the most probable spans of each sequence, at most this many, sorted by probability and
+            not from left to right. They may overlap. If `threshold` is passed too, spans with a smaller
+            probability are left out.
+        certify : set the attribute `certified` of each span. The fit stops close to the minimum of the objective, not
+            exactly at it. `certified` is True if it is proved that a model exactly at the minimum would have this span
+            in its likeliest labelling, too (see the method `certify`).
         """
         found, scheme = self._distribution(X, lengths), scheme_of(self.classes_.tolist(), scheme)
         rules = span_rules(self.classes_.tolist(), scheme)
