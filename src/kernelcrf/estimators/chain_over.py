@@ -43,8 +43,8 @@ A_CLASSIFIER = either(has_methods("fit", "predict_proba", text="a classifier wit
 class ChainOver(ValidatedEstimator):
     """Chain over any scikit-learn classifier, fitted to the probabilities that the classifier predicts for each token.
 
-    X is a list of sequences, as in ChainCRF: arrays, sparse matrices, data frames, lists of feature dicts, or dicts from
-    names to these. The classifier reads the sequence, or the entry named by `of`, as one row per token.
+    X is a list of sequences, as in ChainCRF: arrays, sparse matrices, data frames, lists of feature dicts, or dicts
+    from names to these. The classifier reads the sequence, or the entry named by `of`, as one row per token.
 
     Parameters
     ----------
