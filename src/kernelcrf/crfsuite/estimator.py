@@ -61,48 +61,83 @@ class CRF(ValidatedEstimator):
     A script that uses sklearn-crfsuite runs with `import kernelcrf.crfsuite as sklearn_crfsuite` instead of its import.
     X is a list of sequences of feature dicts or of lists of feature names, and y is a list of lists of labels. The fit
     is that of a linear `ChainCRF`: it ends with a certificate of its distance to the optimum, and does not depend on
-    the algorithm. If a parameter is None, it has CRFsuite's default.
+    the algorithm. If a parameter is None, it has CRFsuite's default. Parameters marked as ignored have no effect, and
+    `fit` warns if one of them is not None.
 
     Parameters
     ----------
-    algorithm : None, "lbfgs" or "l2sgd"
-        Both mean the same optimum here. "ap", "pa" and "arow" have other objectives, and are refused.
-    min_freq : float or None
-        How often a pair of a feature and a label, or of two labels, must occur to have a weight; by default 0.
-    all_possible_states, all_possible_transitions : bool or None
-        Whether pairs have a weight even if they do not occur in the training data; by default False.
-    c1, c2 : float or None
-        Factors of the L1 penalty, by default 0, and of the L2 penalty, by default 1; c2 must be above 0.
-    max_iterations : int or None
-        Largest number of passes over the data, by default 1,000.
-    num_memories, period, linesearch, max_linesearch : ignored
-        Settings of CRFsuite's L-BFGS.
-    epsilon, delta : float or None
+    algorithm : None, "lbfgs" or "l2sgd", default=None
+        All of these lead to the same optimum here. "ap", "pa" and "arow" have other objectives, and are refused.
+    min_freq : float or None, default=None
+        How often a pair of a feature and a label, or of two labels, must occur to have a weight. None means 0.
+    all_possible_states : bool or None, default=None
+        Whether pairs of a feature and a label have a weight even if they do not occur together in the training data.
+        None means False.
+    all_possible_transitions : bool or None, default=None
+        Whether pairs of neighbouring labels have a weight even if they do not occur in the training data. None means
+        False.
+    c1 : float or None, default=None
+        Factor of the L1 penalty. None means 0.
+    c2 : float or None, default=None
+        Factor of the L2 penalty, which must be above 0. None means 1.
+    max_iterations : int or None, default=None
+        Largest number of passes over the data. None means 1,000.
+    num_memories : ignored, default=None
+        Setting of CRFsuite's L-BFGS, without effect here.
+    epsilon : float or None, default=None
         The fit ends if the objective is certified to be within max(epsilon, delta) of the optimum, relative to the
-        objective; both are 1e-5 by default, and numbers below 1e-9 count as 1e-9. CRFsuite also ends if one of its two
-        criteria is met, but they do not bound the distance to the optimum.
-    calibration_eta, calibration_rate, calibration_samples, calibration_candidates, calibration_max_trials : ignored
-        Settings of "l2sgd".
-    pa_type, c, error_sensitive, averaging, variance, gamma : ignored
-        Settings of "pa" and "arow".
-    verbose : bool
+        objective. None means 1e-5, and numbers below 1e-9 count as 1e-9. CRFsuite also ends if one of its two criteria
+        is met, but they do not bound the distance to the optimum.
+    period : ignored, default=None
+        Setting of CRFsuite's L-BFGS, without effect here.
+    delta : float or None, default=None
+        See `epsilon`. None means 1e-5.
+    linesearch : ignored, default=None
+        Setting of CRFsuite's L-BFGS, without effect here.
+    max_linesearch : ignored, default=None
+        Setting of CRFsuite's L-BFGS, without effect here.
+    calibration_eta : ignored, default=None
+        Setting of "l2sgd", without effect here.
+    calibration_rate : ignored, default=None
+        Setting of "l2sgd", without effect here.
+    calibration_samples : ignored, default=None
+        Setting of "l2sgd", without effect here.
+    calibration_candidates : ignored, default=None
+        Setting of "l2sgd", without effect here.
+    calibration_max_trials : ignored, default=None
+        Setting of "l2sgd", without effect here.
+    pa_type : ignored, default=None
+        Setting of "pa", without effect here.
+    c : ignored, default=None
+        Setting of "pa", without effect here.
+    error_sensitive : ignored, default=None
+        Setting of "pa", without effect here.
+    averaging : ignored, default=None
+        Setting of "pa", without effect here.
+    variance : ignored, default=None
+        Setting of "arow", without effect here.
+    gamma : ignored, default=None
+        Setting of "arow", without effect here.
+    verbose : bool, default=False
         Whether to show a progress bar.
-    model_filename : str, path or None
+    model_filename : str, path or None, default=None
         A file to which `fit` writes the model, in CRFsuite's format. If the file exists, the estimator can predict with
         it before a fit.
-    keep_tempfiles : bool
+    keep_tempfiles : bool, default=False
         Without effect, because there are no temporary files.
-    trainer_cls : ignored
-        The class of CRFsuite's trainer.
+    trainer_cls : ignored, default=None
+        The class of CRFsuite's trainer, without effect here.
 
     Attributes
     ----------
     certificate_ : objective, lower bound and status of the fit.
     crf_ : the fitted ChainCRF, with all of its answers, such as `decode`, `sample`, `entropy` and `explain`.
-    classes_, attributes_ : lists of all labels and of all attributes that have a weight.
+    classes_ : list of all labels.
+    attributes_ : list of all attributes that have a weight; attributes are CRFsuite's word for feature names.
     state_features_ : dict from pairs (attribute, label) to weights; weights that are zero are left out.
     transition_features_ : dict from pairs (label, next label) to weights.
-    size_, num_attributes_ : the size of the model file in bytes, and the number of attributes.
+    size_ : the size of the model file in bytes.
+    num_attributes_ : the number of attributes that have a weight.
     tagger_ : tags single sequences, with the methods of python-crfsuite's Tagger that do not open files.
     training_log_ : log of the fit; `training_log_.last_iteration` has "num", "loss", "active_features" and more.
 

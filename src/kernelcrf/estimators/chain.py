@@ -129,7 +129,7 @@ class ChainCRF(SpanAnswers):
         Number of columns, a power of 2, into which feature dicts are hashed; None keeps a vocabulary.
     solver : str or a solver such as NewtonCG(), default="auto"
         "lbfgs", "dual", "newton-cg", "newton", "block-jacobi" or "subspace". "auto" is "dual" for the linear kernel on
-        sparse inputs if all labels are observed, else "lbfgs".
+        sparse inputs if all labels are observed, label_kernel is "delta" and there is no `edge_kernel`, else "lbfgs".
     tol : float, default=1e-4
         The fit stops when the objective is proved to be within this fraction of its minimum.
     max_iter : int, default=1000
@@ -159,7 +159,8 @@ class ChainCRF(SpanAnswers):
     checkpoint : None, str or kernelcrf.fitting.checkpoints.Checkpoint, default=None
         File or URL to which the fit saves its progress, and from which an interrupted fit of the same problem resumes.
     random_state : int, RandomState or None, default=None
-        Seed for the choice of landmarks and, if labels are missing, for the starting point of the fit.
+        Seed for the choice of landmarks, for the starting points of `n_restarts_optimizer` and, if labels are missing,
+        for those of the fit.
     verbose : int, default=0
         1 shows the objective and its certified gap while the fit runs.
 
@@ -187,10 +188,10 @@ class ChainCRF(SpanAnswers):
     certificate_ : `objective`, `lower_bound`, `relative_gap`, `gap_full` and `status` of the fit, such as "optimal" or
         "max_iter". No weights on these landmarks give an objective below `lower_bound`. It is -inf if labels are
         missing.
-    n_iter_ : the number of evaluations of the objective after the start. It is not the number of iterations, since one
-        iteration may need several evaluations.
-    objective_curve_ : the objective at each evaluation.
-    gap_curve_ : (n_evaluations, 3), the relative gap, the passes over the data and the seconds at each evaluation.
+    n_iter_ : the number of iterations. For the solver "dual", it is the number of evaluations of the objective after
+        the start, which may be fewer than its passes over the data.
+    objective_curve_ : (n_iter_ + 1,), the objective at the start and after each iteration.
+    gap_curve_ : (n_iter_ + 1, 3), the relative gap, the passes over the data and the seconds at the same points.
     metadata_ : a dict of plain values that `save` stores with the model, such as how its features were made.
     n_features_in_ : number of columns.
     feature_names_in_ : names of the columns, after a fit to data frames.

@@ -43,23 +43,26 @@ A_CLASSIFIER = either(has_methods("fit", "predict_proba", text="a classifier wit
 class ChainOver(ValidatedEstimator):
     """Chain over any scikit-learn classifier, fitted to the probabilities that the classifier predicts for each token.
 
-    X is a list of sequences, as for ChainCRF: arrays, sparse matrices, data frames, lists of feature dicts, or mappings
+    X is a list of sequences, as in ChainCRF: arrays, sparse matrices, data frames, lists of feature dicts, or dicts
     from names to these. The classifier reads the sequence, or the entry named by `of`, as one row per token.
 
     Parameters
     ----------
     classifier : classifier with the method predict_proba
-        Such as RandomForestClassifier(). It is cloned, and fitted to the tokens whose labels are known.
-    chain : None or ChainCRF
-        ChainCRF to fit; it is cloned. Its `inputs` must contain "classifier", which reads the log-probabilities, and
-        may contain others: "tokens" reads the sequence itself; if sequences are mappings, use the names of their
-        entries instead. None means ChainCRF(inputs={"classifier": Input("linear")}, fit_intercept=True).
-    cv : int
-        Number of folds for out-of-fold probabilities. If there are fewer sequences or groups, each is a fold.
-    of : None or str
-        Name of the entry that the classifier reads, if sequences are mappings.
-    floor : float
-        Number that is added to all probabilities before the logarithm.
+        A classifier of single tokens, such as RandomForestClassifier(). It is cloned, and fitted to the tokens whose
+        labels are known.
+    chain : None or ChainCRF, default=None
+        The ChainCRF to fit; it is cloned. Its `inputs` must contain "classifier", which reads the logarithms of the
+        probabilities. They may contain others: "tokens" reads the sequence itself. If sequences are dicts, use the
+        names of their entries instead of "tokens". None means
+        ChainCRF(inputs={"classifier": Input("linear")}, fit_intercept=True).
+    cv : int, default=5
+        Number of folds. The chain is fitted to out-of-fold probabilities: each fold is predicted by a copy of the
+        classifier that was fitted to the other folds. If there are fewer sequences or groups than `cv`, each is a fold.
+    of : None or str, default=None
+        Name of the entry that the classifier reads, if sequences are dicts.
+    floor : float, default=1e-3
+        Number that is added to all probabilities before the logarithm, which would be -inf for a probability of 0.
 
     Attributes
     ----------

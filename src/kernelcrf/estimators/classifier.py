@@ -47,30 +47,45 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0 : as in ChainCRF
-        Kernel of rows. gamma="scale" uses the variance of X weighted by `sample_weight`.
-    C : float, "auto" or "evidence"
-        The prior covariance of the latent function of each class is C times the kernel. With two classes this is
-        GaussianProcessClassifier with the kernel 2 C k. "auto" chooses a power of 10 on held-out rows, and "evidence"
-        maximises the evidence.
-    optimize_kernel, n_restarts_optimizer, n_components, pivots : as in ChainCRF
-    label_kernel : "delta", "centred" or (L, L) array
-        Kernel on classes. A positive semi-definite matrix lets similar classes learn from each other.
-    fit_intercept : bool
-        Whether each class has a bias, with the prior variance C.
-    class_weight : None, "balanced" or dict
+    kernel, degree, coef0 : as in ChainCRF
+        The kernel of rows. These parameters have the same meaning and the same defaults as in ChainCRF.
+    gamma : "scale", "auto" or float, default="scale"
+        Coefficient of the kernel, as in sklearn.svm.SVC. "scale" uses the variance of X, weighted by `sample_weight`
+        and `class_weight`.
+    C : float, "auto" or "evidence", default=1.0
+        Each class has a latent function, whose value is the score of the class. The prior covariance of this function
+        is C times the kernel. With two classes and the kernel k, this is scikit-learn's GaussianProcessClassifier with
+        the kernel 2 C k. "auto" chooses a power of 10 on held-out rows. "evidence" maximises the marginal likelihood:
+        the probability of the training labels, averaged over the prior distribution.
+    label_kernel : "delta", "centred" or (L, L) array, default="delta"
+        How similar classes are, as in ChainCRF. A positive semi-definite matrix of similarities lets similar classes
+        learn from each other.
+    fit_intercept : bool, default=False
+        Whether to learn a constant score for each class, with the prior variance C.
+    class_weight : None, "balanced" or dict, default=None
         Weights of the rows of each class. Rows of weight 0 are left out of the fit.
-    laplace : bool or "diagonal"
-        Compute the evidence and the posterior of the weights, which `log_marginal_likelihood`, `uncertainty`,
-        `latent_mean_and_variance` and `predict_proba(posterior="laplace")` need; "diagonal" as in ChainCRF.
-    solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
+    laplace : bool or "diagonal", default=False
+        Whether to compute the marginal likelihood and the posterior of the weights. `log_marginal_likelihood`,
+        `uncertainty`, `latent_mean_and_variance` and `predict_proba(posterior="laplace")` need them. "diagonal" has the
+        same meaning as in ChainCRF.
+    warm_start : bool, default=False
+        Start from the kernel, landmarks and weights of the previous fit, which must have had the same classes. C, class
+        weights and the solver may change between fits.
+    random_state : int, RandomState or None, default=None
+        Seed for the choice of landmarks, and for the random values of `n_restarts_optimizer`.
+    optimize_kernel, n_restarts_optimizer, n_components, pivots, certify_full : as in ChainCRF
+        With rows in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
+    solver, tol, max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
+        These parameters have the same meaning and the same defaults as in ChainCRF.
 
     Attributes
     ----------
     classes_ : (L,) labels, in the order of the columns of probabilities.
     coef_, intercept_, landmarks_, C_, kernel_, objective_curve_, certificate_ : as in ChainCRF
-    log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`; 0 for up to 5,000 weights.
-    n_features_in_, feature_names_in_, n_iter_ : number and names of the columns of X, and the number of iterations.
+    log_marginal_likelihood_error_ : as in ChainCRF
+    n_iter_ : the number of iterations of the solver; for the solver "dual", the number of evaluations of the objective.
+    n_features_in_ : number of columns of X.
+    feature_names_in_ : names of the columns of X, after a fit to a data frame.
 
     Examples
     --------
@@ -99,7 +114,10 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     feature_names_in_ = FittedNames("reader.feature_names")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> KernelClassifier:
-        """Fit the model to a dense or sparse matrix X and to y, which has one label per row of X."""
+        """Fit the model to a dense or sparse matrix X and to y, and return it.
+
+        y has one label per row of X, and `sample_weight` has one weight per row.
+        """
         self._validate_params()
         rows, X, y = RowReader.fit(type(self).__name__, X, y)
         classes, labels = find_classes(y)

@@ -50,7 +50,7 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
     n_calibration_: int
 
     def conformalize(self, X: UserData, y: UserData, groups: UserData = None) -> Self:
-        """Choose the threshold by sequences X with true labels y that the estimator was not fitted to.
+        """Choose the threshold by sequences X with true labels y that the estimator was not fitted to; return self.
 
         groups : one value per sequence, such as a person or a document. Sequences of one group may depend on each
             other; the guarantee is then for a whole new group. None puts each sequence into a group of its own.
@@ -116,18 +116,19 @@ class ConformalLabels(Conformal):
     Parameters
     ----------
     estimator : estimator with the method predict_proba
-        Fitted ChainCRF, ChainOver, KernelClassifier, GraphCRF, MultiLabelCRF, TemperatureScaling, or a Pipeline.
-    confidence_level : float
+        A fitted ChainCRF, SegmentCRF, ChainOver, KernelClassifier, GraphCRF, MultiLabelCRF or TemperatureScaling, or a
+        Pipeline that ends with one of them.
+    confidence_level : float, default=0.9
         Probability or share that `control` refers to, between 0 and 1.
-    control : "all" or "share"
-        "all": with probability `confidence_level`, the sets of a new sequence contain *all* of its true labels.
-        "share": the expected share of the tokens of a new sequence whose true label is missing from its set is at most
-        1 - confidence_level, which gives smaller sets. For MultiLabelCRF, a row is a sequence, and its true labels are
-        its tokens.
+    control : "all" or "share", default="all"
+        "all" means that, with probability `confidence_level`, the sets of a new sequence contain *all* of its true
+        labels. With "share", a part of the true labels of a new sequence may be missing from their sets. The expected
+        share of these tokens is at most 1 - confidence_level, and sets are smaller. For MultiLabelCRF, a row is a
+        sequence, and its true labels are its tokens.
 
     Attributes
     ----------
-    threshold_ : a label is in a set if its probability is at least 1 - threshold_; infinity if there are too few
+    threshold_ : a label is in a set if its probability is at least 1 - threshold_. It is infinite if there are too few
         calibration data for the level, and then sets have all labels.
     n_calibration_ : the number of sequences or groups that determined the threshold, without sequences that have no
         known label.

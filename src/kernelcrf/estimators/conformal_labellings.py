@@ -29,17 +29,17 @@ class ConformalLabellings(Conformal):
     Parameters
     ----------
     estimator : estimator with the methods log_prob and decode
-        Fitted ChainCRF, GraphCRF or MultiLabelCRF, or a Pipeline that ends with one of them.
-    confidence_level : float
+        A fitted ChainCRF, SegmentCRF, GraphCRF or MultiLabelCRF, or a Pipeline that ends with one of them.
+    confidence_level : float, default=0.9
         Probability that the set of a new sequence contains its true labelling, between 0 and 1.
-    max_size : int
+    max_size : int, default=1000
         Largest number of labellings to return per sequence. If a set has more, it is cut, its `is_complete` is False,
         and there is a warning. The guarantee then says that the true labelling is in the set or the set is cut.
 
     Attributes
     ----------
-    threshold_ : the largest -log p(y|x) of labellings in a set; infinity if there are too few calibration data for the
-        level, and then sets have all labellings that are possible.
+    threshold_ : the largest -log p(y|x) of labellings in a set. It is infinite if there are too few calibration data
+        for the level, and then sets have all labellings that are possible.
     n_calibration_ : the number of sequences or groups that determined the threshold, without sequences that have a
         missing label.
     classes_ : the labels.

@@ -27,15 +27,15 @@ class ConformalSpans(Conformal):
     Parameters
     ----------
     estimator : estimator with the methods predict_spans and span_marginals
-        Fitted ChainCRF, or a Pipeline that ends with one.
-    confidence_level : float
+        A fitted ChainCRF or SegmentCRF, or a Pipeline that ends with one.
+    confidence_level : float, default=0.9
         Expected share of true spans that are found, between 0 and 1.
-    scheme : None or str
-        The tagging scheme of the labels, as in `ChainCRF.predict_spans`.
+    scheme : None or str, default=None
+        The tagging scheme of the labels, as in `ChainCRF.predict_spans`. SegmentCRF needs None.
 
     Attributes
     ----------
-    threshold_ : a span is in a set if its probability is at least 1 - threshold_; infinity if there are too few
+    threshold_ : a span is in a set if its probability is at least 1 - threshold_. It is infinite if there are too few
         calibration data for the level, and then sets have all spans that are possible.
     n_calibration_ : the number of sequences or groups that determined the threshold, without sequences that have a
         missing label or no true span.

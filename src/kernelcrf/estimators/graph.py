@@ -63,51 +63,71 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     - a networkx graph, with features of nodes and, optionally, of edges in the attribute "x", and types in "type";
     - an array with one row per token, a sequence, whose tokens become a chain of nodes.
 
-    Nodes of the same type share their functions, and so do edges of the same type. Without types, all nodes share their
-    functions, and so do all edges. Each name in "cliques" has a table with one score per joint label of k nodes. The
-    order of the nodes in a row matters, even if directed=False.
+    A clique is a group of nodes whose labels are scored together. Nodes of the same type share their functions, and so
+    do edges of the same type. Without types, all nodes share their functions, and so do all edges. Each name in
+    "cliques" has a table with one score per joint label of k nodes. The order of the nodes in a row matters, even if
+    directed=False.
 
-    y is a list of arrays with one label per node. None is a missing label, and so is -1 if all other labels are strings
-    or integers >= 0.
+    y is a list of arrays with one label per node. A label of None means that the label is not known. So does -1, if all
+    other labels are strings or non-negative integers.
 
     Parameters
     ----------
     kernel, gamma, degree, coef0 : as in ChainCRF
-        Kernel of the node features.
-    C, C_label : float, "auto" or "evidence"; float
-        Prior variances of the weights of inputs, and of constants, which include the tables of named cliques. "auto"
-        chooses C on held-out graphs, as a power of 10; "evidence" maximises the evidence.
-    edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
+        The kernel of the node features. These parameters have the same meaning and the same defaults as in ChainCRF.
+    C : float, "auto" or "evidence", default=1.0
+        Prior variance of the weights of inputs. "auto" chooses a power of 10 on held-out graphs. "evidence" maximises
+        the marginal likelihood: the probability of the training labels, averaged over the prior distribution.
+    C_label : float, default=1.0
+        Prior variance of scores that do not depend on inputs, such as `edge_potentials_` and `clique_potentials_`.
+    edge_kernel : None, str, callable or kernel of sklearn.gaussian_process, default=None
         Kernel of the edge features or, if there are none, of the features of both nodes; None ignores inputs of edges.
-    directed : bool
-        Whether T(a, b) of an edge (i, j) may differ from T(b, a); sequences and named cliques are always directed.
-    cliques : tuple of "edges", "skips" and "paths", or "auto"
-        Cliques that have a potential, besides nodes: edges, pairs at distance two, paths of three nodes. "auto" starts
-        with edges; a structure search adds the others, and `edge_kernel` if it is given, if they improve the fit. It is
-        not available if X has types or named cliques.
-    classes : None or labels
+    directed : bool, default=False
+        Whether the score of the labels (a, b) of an edge (i, j) may differ from the score of the labels (b, a). The
+        edges of sequences, and named cliques, always have a direction.
+    cliques : "auto", "edges", "skips", "paths" or tuple of the last three, default=("edges",)
+        Cliques with scores, besides nodes: edges, pairs of nodes at distance two ("skips"), and paths of three nodes.
+        "auto" starts with edges. A structure search then adds the others, and `edge_kernel` if it is given, if they
+        improve the fit. It is not available if X has types or named cliques.
+    classes : None or labels, default=None
         All labels, if some of them may not occur in y.
-    inference : "exact", "loopy" or "gibbs"
-        "exact" uses clique trees and refuses graphs that are too wide. "loopy" uses a convex upper bound on the
-        log-partition function. "gibbs" fits by pseudo-likelihood and predicts from samples. The evidence needs
-        "exact"; cliques="auto" and cliques of three or more nodes need "exact" or "gibbs".
-    structure_tol, min_gain, laplace : as in MultiLabelCRF
-    optimize_kernel, n_restarts_optimizer, n_components, pivots : as in ChainCRF
-    n_restarts, solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state : as in ChainCRF
-    verbose : as in ChainCRF
+    inference : "exact", "loopy" or "gibbs", default="exact"
+        "exact" computes probabilities on a tree of cliques, and refuses graphs for which this needs too much memory.
+        "loopy" uses a convex upper bound on the logarithm of the normalising constant of p(y|x). "gibbs" fits by
+        pseudo-likelihood, which uses the probability of each label given the labels of all other nodes, and predicts
+        from samples. The marginal likelihood needs "exact". cliques="auto" and cliques of three or more nodes need
+        "exact" or "gibbs".
+    structure_tol : float, default=1e-3
+        Tolerance of cliques="auto", as `structure_tol` of MultiLabelCRF.
+    min_gain : float or None, default=None
+        Smallest gain for which cliques="auto" adds cliques, as `min_gain` of MultiLabelCRF.
+    laplace : bool, default=False
+        Whether to compute the marginal likelihood, which `log_marginal_likelihood` needs.
+    solver : str or a solver such as NewtonCG(), default="auto"
+        One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
+    warm_start : bool, default=False
+        Start from the kernels, landmarks and weights of the previous fit.
+    random_state : int, RandomState or None, default=None
+        Seed for the landmarks, for Gibbs sampling and, if labels are missing, for the starting point of the fit.
+    optimize_kernel, n_restarts_optimizer, n_components, pivots, certify_full : as in ChainCRF
+        With nodes in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
+    n_restarts, tol, max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
+        These parameters have the same meaning and the same defaults as in ChainCRF.
 
     Attributes
     ----------
     classes_ : (L,) labels.
-    cliques_ : the kinds of cliques that have a potential, besides nodes; with the names of the cliques in X.
-    edge_potentials_ : (L, L), the scores T of edges, [from, to]; a dict of them by type with edge types; None without
-        edges.
+    cliques_ : the kinds of cliques that have scores, besides nodes; with the names of the cliques in X.
+    edge_potentials_ : (L, L), the scores of edges that do not depend on inputs, [from, to]. It is a dict of them by
+        type if edges have types, and None if edges have no scores.
     clique_potentials_ : a dict from the names of the cliques in X to their scores, arrays of shape (L,) * k.
     certificate_ : certificate of the fit, for the objective that `covers_` names.
     covers_ : the name of the minimised objective: the negative log posterior, or its replacement in "loopy" or "gibbs".
     search_ : rounds of cliques="auto", and the cliques not added, with bounds on their gains; else None.
     landmarks_ : landmarks of the node features, a dict of them by type with node types; None for the linear kernel.
-    n_features_in_, feature_names_in_, n_iter_
+    n_features_in_ : number of columns of the node features.
+    feature_names_in_ : names of these columns, after a fit to data frames.
+    n_iter_ : the number of iterations of the solver.
 
     Examples
     --------
@@ -218,7 +238,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     def log_prob(self, X: UserData, y: UserData) -> Floats:
         """Return log p(y|x) of each graph; with inference="loopy", return a lower bound of log p(y|x).
 
-        If labels are missing, this is the logarithm of the total probability of all labellings that agree with y.
+        If labels are missing, this is the logarithm of the total probability of all labellings that agree with y. It is
+        not available with inference="gibbs".
         """
         graphs, found = self._distribution(X)
         order = Chains(graphs.offsets)
@@ -227,7 +248,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     def entropy(self, X: UserData) -> Floats:
         """Return the entropy of p(y|x) in nats, -sum_y p(y|x) log p(y|x), for each graph.
 
-        With inference="loopy" the result is an approximation.
+        With inference="loopy" the result is an approximation. It is not available with inference="gibbs".
         """
         return self._distribution(X)[1].entropy()
 
@@ -235,7 +256,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     def sample(self, X: UserData, n_samples: int = 1, random_state: UserData = None) -> list[Array]:
         """Return labels drawn from p(y|x): one array per graph, with one row per draw and one column per node.
 
-        The draws are exact or from Gibbs sampling, depending on `inference`.
+        With inference="exact" the draws are exact; otherwise, they are from Gibbs sampling.
         """
         graphs, found = self._distribution(X)
         draws = found.sample(n_samples, rng_of(random_state))[0]

@@ -32,20 +32,30 @@ class Input(ValidatedEstimator):
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0 : as for ChainCRF.
-        The kernel of this input. "auto" is "linear" for feature dicts and sparse matrices, and "rbf" for arrays.
-    n_components, pivots : as for ChainCRF.
-        Number of landmarks, and the rule that chooses them.
-    C : float or None
+    kernel : "auto", str, callable or kernel of sklearn.gaussian_process, default="auto"
+        The kernel of this input, as in ChainCRF. "auto" is "linear" for feature dicts and sparse matrices, and "rbf"
+        for arrays and data frames.
+    gamma : "scale", "auto" or float, default="scale"
+        Coefficient of the kernel, as in sklearn.svm.SVC. "scale" uses the variance of this input.
+    degree : int, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1.0
+        Constant term of the polynomial kernel.
+    n_components : int, None or "auto", default=500
+        Number of landmarks of this input, as in ChainCRF.
+    pivots : str or rule of kernelcrf.basis, default="auto"
+        The rule that chooses the landmarks, as in ChainCRF.
+    C : float or None, default=None
         Prior variance of the weights of this input. None uses the C of the ChainCRF; if that is "auto" or "evidence",
         `fit` chooses a separate C for this input.
-    of : str or None
-        Name of the entry that this input reads, if sequences are mappings; None uses the name of the input. Two inputs
+    of : str or None, default=None
+        Name of the entry that this input reads, if sequences are dicts; None uses the name of the input. Two inputs
         with the same `of` read the same entry.
-    columns : None, slice, str, or list of int or str
+    columns : None, slice, str, or list of int or str, default=None
         Columns that this input reads: indices, or names of columns of data frames; None reads all columns.
-    steps : bool
-        Whether the input scores transitions between labels, as `edge_kernel` does, instead of the labels of tokens.
+    steps : bool, default=False
+        Whether the input scores transitions between labels, as `edge_kernel` of ChainCRF does, instead of the labels of
+        tokens.
 
     Examples
     --------

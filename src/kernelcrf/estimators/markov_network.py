@@ -46,27 +46,52 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     X is a table of numbers or strings, such as a data frame, with one column per variable; None and NaN are missing
     values. `fit` raises an error for a column that seems to be continuous: it has fractional numbers and more than 20
     different values, which occur fewer than five times on average. Cut such a column into intervals with
-    scikit-learn's KBinsDiscretizer. Each pair of interacting variables has a table of potentials for all pairs of their
-    values.
+    scikit-learn's KBinsDiscretizer. Each variable has a score, also called potential, for each of its values. Each pair
+    of interacting variables has a table of potentials for all pairs of their values.
 
     Parameters
     ----------
-    kernel : "delta", or the name of a kernel as in ChainCRF
-        Kernel on the values of a variable: "delta" treats all values as unrelated; the others need numbers.
-    gamma : float or None
-        Gamma of the kernel, if it has one.
-    C : float, "auto" or "evidence"
-        Prior variance of all potentials. "auto" chooses a power of 10 on held-out rows; "evidence" maximises the
-        evidence.
-    structure : "auto", "full", "tree", "none" or pairs of column numbers
-        Pairs of variables that interact: "auto" learns them by structure search, "full" uses all pairs, "tree" the
-        pairs of a Chow-Liu tree, "none" no pair; or a list of pairs.
-    structure_tol, min_gain, laplace, solver, tol, max_iter : as in MultiLabelCRF
-    categories : "auto" or list
+    kernel : "delta", or the name of a kernel as in ChainCRF, default="delta"
+        Kernel on the values of a variable. "delta" treats all values as unrelated. With the others, which need numbers,
+        similar values have similar potentials.
+    gamma : float or None, default=None
+        Gamma of the kernel, if it has one; None means 1.
+    C : float, "auto" or "evidence", default=1.0
+        Prior variance of all potentials. "auto" chooses a power of 10 on held-out rows. "evidence" maximises the
+        marginal likelihood: the probability of the training data, averaged over the prior distribution.
+    structure : "auto", "full", "tree", "none" or pairs of column numbers, default="auto"
+        Pairs of variables that interact. "auto" learns them by a structure search. It starts without pairs, adds the
+        pairs that are expected to lower the objective most, and fits the model again, until `structure_tol` or
+        `min_gain` stops it. "full" uses all pairs, and "none" uses no pair. "tree" uses the pairs of a Chow-Liu tree:
+        the tree with the largest total mutual information between neighbouring variables. You can also pass a list of
+        pairs.
+    structure_tol : float, default=1e-3
+        structure="auto" stops if all other interactions together could lower the objective P by at most
+        structure_tol |P|.
+    min_gain : float or None, default=None
+        structure="auto" also stops if no interaction is expected to lower the objective by more than `min_gain`. None
+        means log(n_samples) / 2 per weight of the interaction.
+    categories : "auto" or list, default="auto"
         The values of each column, in a list with one entry per column: an array of values, or None for the values that
-        occur. A column whose values are given may have only missing values: it is a hidden variable, such as the number
-        of a cluster.
-    n_restarts, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
+        occur. "auto" means None for all columns. A column whose values are given may have only missing values: it is a
+        hidden variable, such as the number of a cluster.
+    laplace : bool, default=False
+        Whether to compute the marginal likelihood, which `log_marginal_likelihood` needs.
+    solver : str or a solver such as NewtonCG(), default="auto"
+        One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
+    tol : float, default=1e-6
+        The fit stops when the objective is proved to be within this fraction of its minimum.
+    certify_full : bool, default=False
+        Whether to compute `certificate_.gap_full`. Without landmarks, it is the same as `certificate_.gap_in_span`.
+    warm_start : bool, default=False
+        Start from the weights of the previous fit.
+    n_restarts : int, default=0
+        Number of further fits from other random starting points, if values are missing. The objective is then not
+        convex, and the fit with the smallest objective is kept.
+    random_state : int, RandomState or None, default=None
+        Seed for the starting point of the fit, if values are missing.
+    max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
+        These parameters have the same meaning and the same defaults as in ChainCRF.
 
     Attributes
     ----------
@@ -75,7 +100,9 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     potentials_ : list of the tables of these pairs, (n_values, n_values) each.
     certificate_ : certificate of the fit, for the model with the pairs `edges_`.
     search_ : rounds of structure="auto", and the pairs not added, with bounds on their gains; else None.
-    n_features_in_, feature_names_in_, n_iter_
+    n_features_in_ : number of columns of X.
+    feature_names_in_ : names of the columns of X, after a fit to a data frame.
+    n_iter_ : the number of iterations of the solver.
 
     Examples
     --------
@@ -111,7 +138,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     feature_names_in_ = FittedNames("reader.feature_names")
 
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None) -> MarkovNetwork:
-        """Fit the model to the rows of X; `sample_weight` has one weight per row, and y is ignored."""
+        """Fit the model to the rows of X, and return it; `sample_weight` has one weight per row, and y is ignored."""
         self._validate_params()
         reader, labels = TableReader.fit(X, None if isinstance(self.categories, str) else self.categories)
         weights, labels = only_weighted(read_weights(sample_weight, len(labels), "row"), labels)

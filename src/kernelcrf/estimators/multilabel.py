@@ -38,43 +38,59 @@ from kernelcrf.validation import SEED, SIZE, either, one_of, validated
 class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # type: ignore[misc]
     """Conditional random field on a set of labels, with kernels.
 
-    y is an indicator matrix as in scikit-learn, dense or sparse, with one column per label; -1 is a missing label. If y
-    contains no zeros, for example only -1 and 1, a column may have any two values, and no label is missing.
+    X is a matrix with one row per sample. y is an indicator matrix as in scikit-learn, dense or sparse, with one column
+    per label: 1 means that the row has the label, and 0 that it does not. -1 is a missing label. If y contains no
+    zeros, for example only -1 and 1, a column may have any two values, and no label is missing.
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0 : as in ChainCRF
-    C, C_label : float, "auto" or "evidence"; float
-        Prior variances of the weights of inputs, and of constants. "auto" chooses C on held-out rows, as a power of 10;
-        "evidence" maximises the evidence.
-    structure : "auto", "full", "tree", "none" or pairs of label numbers
-        Pairs of labels that interact: "auto" learns them by structure search, "full" uses all pairs, "tree" the pairs
-        of a Chow-Liu tree, "none" no pair; or a list of pairs.
-    edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
+    kernel, degree, coef0 : as in ChainCRF
+        The kernel of rows. These parameters have the same meaning and the same defaults as in ChainCRF.
+    gamma : "scale", "auto" or float, default="scale"
+        Coefficient of the kernel, as in sklearn.svm.SVC. "scale" uses the variance of X, weighted by `sample_weight`.
+    C : float, "auto" or "evidence", default=1.0
+        Prior variance of the weights of inputs. "auto" chooses a power of 10 on held-out rows. "evidence" maximises the
+        marginal likelihood: the probability of the training labels, averaged over the prior distribution.
+    C_label : float, default=1.0
+        Prior variance of the scores that do not depend on inputs: those of single labels, and of pairs of labels.
+    structure : "auto", "full", "tree", "none" or pairs of label numbers, default="auto"
+        Pairs of labels that interact. "auto" learns them by a structure search. It starts without pairs, adds the pairs
+        that are expected to lower the objective most, and fits the model again, until `structure_tol` or `min_gain`
+        stops it. "full" uses all pairs, and "none" uses no pair. "tree" uses the pairs of a Chow-Liu tree: the tree
+        with the largest total mutual information between neighbouring labels. You can also pass a list of pairs.
+    edge_kernel : None, str, callable or kernel of sklearn.gaussian_process, default=None
         Kernel for interactions that depend on the inputs; None keeps interactions constant.
-    decoding : "joint" or "marginal"
+    decoding : "joint" or "marginal", default="joint"
         Whether `predict` returns the likeliest set of labels, which is best for the accuracy of whole sets, or all
         labels of probability above 1/2, which is best for Hamming loss.
-    structure_tol, min_gain : float, float or None
+    structure_tol : float, default=1e-3
         structure="auto" stops if all other interactions together could lower the objective P by at most
-        structure_tol |P|, or if no interaction is expected to lower P by more than `min_gain`. None means
-        log(n_samples) / 2 per weight of the interaction.
-    laplace : bool
-        Compute the evidence, which `log_marginal_likelihood` needs.
-    optimize_kernel, n_restarts_optimizer, n_components, pivots : as in ChainCRF
-    n_restarts, solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state : as in ChainCRF
-    verbose : as in ChainCRF
+        structure_tol |P|.
+    min_gain : float or None, default=None
+        structure="auto" also stops if no interaction is expected to lower the objective by more than `min_gain`. None
+        means log(n_samples) / 2 per weight of the interaction.
+    laplace : bool, default=False
+        Whether to compute the marginal likelihood, which `log_marginal_likelihood` needs.
+    solver : str or a solver such as NewtonCG(), default="auto"
+        One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
+    warm_start : bool, default=False
+        Start from the kernels, landmarks and weights of the previous fit.
+    optimize_kernel, n_restarts_optimizer, n_components, pivots, certify_full : as in ChainCRF
+        With rows in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
+    n_restarts, tol, max_iter, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
+        These parameters have the same meaning and the same defaults as in ChainCRF.
 
     Attributes
     ----------
-    classes_ : (n_labels,), the numbers of the labels; if y is a single column, its two values.
+    classes_ : (n_labels,), the numbers of the labels; if y is one-dimensional, its two values.
     edges_ : (n_edges, 2), the pairs of labels that interact.
     interactions_ : (n_edges,), the log odds ratio of each pair, without the part that depends on inputs.
     intercept_ : (n_labels,), the log odds of each label, without the part that depends on inputs.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
     certificate_ : certificate of the fit, for the model with the pairs `edges_`.
     search_ : rounds of structure="auto", and the pairs not added, with bounds on their gains; else None.
-    n_features_in_, n_iter_
+    n_features_in_ : number of columns of X.
+    n_iter_ : the number of iterations of the solver.
 
     Examples
     --------
@@ -115,7 +131,10 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     feature_names_in_ = FittedNames("rows.feature_names")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> MultiLabelCRF:
-        """Fit the model to the rows of X and their label sets y; `sample_weight` has one weight per row."""
+        """Fit the model to a dense or sparse matrix X and to the label sets y of its rows, and return it.
+
+        `sample_weight` has one weight per row.
+        """
         self._validate_params()
         rows, X, y = RowReader.fit(type(self).__name__, X, y, multi_output=True)
         sets, labels = LabelSetReader.fit(y)

@@ -49,56 +49,82 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     """Semi-Markov conditional random field, which scores whole segments and how long they last.
 
     X is a list of sequences, as in ChainCRF. y is a list of label sequences, or of lists of segments (start, end,
-    label). If the labels are IOB2 tags, such as B-PER, I-PER and O, a segment starts at each B; otherwise, each run of
-    equal labels is a segment. Missing labels and sets of labels are as in ChainCRF.
+    label). A segment has the tokens from `start` to `end` - 1. If the labels are IOB2 tags, such as B-PER, I-PER and O,
+    a segment starts at each B, and each run of O is a segment, too. Otherwise, each run of equal labels is a segment.
+    Lists of segments become IOB2 tags if they do not cover all tokens, or if two neighbours have the same label.
+    Missing labels and sets of labels are as in ChainCRF.
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0 : as in ChainCRF
-        Kernel of the inputs of tokens.
-    max_duration : int or None
-        The longest duration, in tokens, that has a score of its own. None is the longest segment of y, but at most 50.
-    durations : "smooth", "free" or None
-        How durations are scored: by a smooth function of the duration for each label, by a free score for each duration
-        and label, or not at all.
-    tail : bool
-        Whether segments may be longer than `max_duration`. Each further token then has a score, which depends on the
-        label, so that long durations have a geometric tail.
-    ends : bool
-        Whether the first and the last token of a segment have their own functions of the inputs, on top of those of
-        every token.
-    segment_kernel : None, str, callable or kernel of sklearn.gaussian_process
-        Kernel of the inputs of whole segments, or None if segments have no inputs. All segments of up to `max_duration`
-        tokens have an input, so that memory and time grow with `max_duration`. Of longer segments, only the first
-        `max_duration` tokens are used.
-    pooling : "mean", "max", "ends" or callable
-        How the input of a segment is computed from the inputs of its tokens: their mean, their maximum, or the inputs
-        of its first and last token. A function is called as f(x, start, end) with a sequence x of X and the indices of
-        its first token and of the token after the last one. It returns a feature dict, a list of names, or a vector.
-    C, optimize_kernel, n_restarts_optimizer, n_components, pivots, label_kernel, fit_intercept : as in ChainCRF
-    boundaries : bool
-        Whether the labels that start and that end a sequence have scores.
-    constraints : None or pairs of labels
-        The allowed pairs of labels of neighbouring segments, (from, to), as in ChainCRF; all others are forbidden.
-    classes, class_weight, laplace : as in ChainCRF
-    decoding : "viterbi" or "marginal"
-        Whether `predict` returns the likeliest segmentation, or the likeliest label of each token.
-    all_possible_states, all_possible_transitions, min_freq, hash_features : as in ChainCRF
-    n_restarts, solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state : as in ChainCRF
-    verbose : as in ChainCRF
+    kernel : "auto", str, callable or kernel of sklearn.gaussian_process, default="auto"
+        The kernel of the inputs of tokens, as in ChainCRF.
+    gamma, degree, coef0 : as in ChainCRF
+        These parameters of the kernel have the same meaning and the same defaults as in ChainCRF.
+    max_duration : int or None, default=None
+        The longest duration, in tokens, that has a score of its own. None means the longest segment of y, but at most
+        50 tokens if `tail` is True.
+    durations : "smooth", "free" or None, default="smooth"
+        How durations are scored. With "smooth", the score is a smooth function of the duration for each label. "free"
+        learns a separate score for each pair of a duration and a label. With None, durations up to `max_duration` have
+        no scores.
+    tail : bool, default=True
+        Whether segments may be longer than `max_duration`. Such a segment has the score of the duration `max_duration`,
+        and an additional score for each further token. This score depends on the label alone, so that the distribution
+        of durations has a geometric tail.
+    ends : bool, default=True
+        Whether the first and the last token of a segment have additional scores. These are functions of the inputs of
+        these two tokens, besides the function that scores every token.
+    segment_kernel : None, str, callable or kernel of sklearn.gaussian_process, default=None
+        Kernel of the inputs of whole segments; None means that segments have no inputs. `gamma`, `degree`, `coef0`,
+        `n_components` and `pivots` apply to this kernel, too. All possible segments of up to `max_duration` tokens have
+        an input, so that memory and time grow with `max_duration`. The input of a longer segment is that of its first
+        `max_duration` tokens.
+    pooling : "mean", "max", "ends" or callable, default="mean"
+        How the input of a segment is computed from the inputs of its tokens. "mean" is their mean, "max" is the largest
+        value of each column, and "ends" joins the inputs of the first and of the last token. A function is called as
+        f(x, start, end), where x is a sequence of X. `start` is the index of the first token, and `end` is the index of
+        the token after the last one. The function returns a feature dict, a list of feature names, or a vector. Other
+        values than "mean" need a `segment_kernel`.
+    C, optimize_kernel, n_restarts_optimizer, n_components, pivots, fit_intercept : as in ChainCRF
+        These parameters have the same meaning and the same defaults as in ChainCRF.
+    label_kernel : "delta", "centred" or (L, L) array, default="delta"
+        How similar labels are, as in ChainCRF. It applies to the function that scores every token, and to the
+        intercept. The scores of first and last tokens and of whole segments have separate weights for each label.
+    boundaries : bool, default=False
+        Whether to learn an additional score for the label of the first and of the last segment of a sequence.
+    constraints : None or pairs, default=None
+        All pairs (label, next label) of the labels of neighbouring segments that are allowed. Segmentations that have
+        another pair have probability 0.
+    laplace : bool, default=False
+        Whether to compute the marginal likelihood and the posterior of the weights, which `log_marginal_likelihood`,
+        `uncertainty` and `predict_proba(posterior="laplace")` need. The value "diagonal" of ChainCRF is not available.
+    decoding : "viterbi" or "marginal", default="viterbi"
+        Whether `predict` returns the labels of the likeliest segmentation, or the likeliest label of each token.
+    solver : str or a solver such as NewtonCG(), default="auto"
+        One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
+    warm_start : bool, default=False
+        Start from the kernels, landmarks, labels, weights and longest duration of the previous fit, as in ChainCRF.
+    classes, class_weight, all_possible_states, all_possible_transitions, min_freq, hash_features : as in ChainCRF
+        These parameters have the same meaning and the same defaults as in ChainCRF. Neighbouring labels are here the
+        labels of neighbouring segments.
+    n_restarts, tol, max_iter, certify_full, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
+        These parameters have the same meaning and the same defaults as in ChainCRF.
 
     Attributes
     ----------
     classes_ : labels of tokens, in the order of the columns of probabilities.
-    segment_labels_ : (L,) labels of segments: `classes_`, or the types of IOB2 tags and "O".
+    segment_labels_ : (L,) labels of segments. They are `classes_` or, for IOB2 tags, the types such as PER, and "O".
     duration_scores_ : (max_duration, L), the score of each duration, from one token on.
-    tail_scores_ : (L,), the score of each further token of a longer segment; -inf if tail=False.
+    tail_scores_ : (L,), the score of each further token of a segment that is longer than `max_duration`. It is -inf if
+        tail=False.
     coef_ : weights of the inputs of tokens, one column per label of segments.
     segment_coef_ : weights of the inputs of segments, one column per label of segments; None without `segment_kernel`.
     transitions_ : (L, L), scores of transitions between consecutive segments, [from, to].
     intercept_, start_scores_, end_scores_, landmarks_, landmark_positions_, C_, kernel_ : as in ChainCRF
-    log_marginal_likelihood_error_, certificate_, n_iter_, objective_curve_, gap_curve_, metadata_ : as in ChainCRF
-    n_features_in_, feature_names_in_ : number and names of the columns; names only after a fit to data frames.
+    log_marginal_likelihood_error_, certificate_, objective_curve_, gap_curve_, metadata_ : as in ChainCRF
+    n_iter_ : the number of iterations of the solver.
+    n_features_in_ : number of columns.
+    feature_names_in_ : names of the columns, after a fit to data frames.
 
     Examples
     --------
@@ -152,7 +178,13 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     segment_coef_ = Fitted[Floats | None]("segment_coef")
 
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None, lengths: UserData = None) -> Self:
-        """Fit the model to labelled sequences; `sample_weight` has one weight per sequence."""
+        """Fit the model to labelled sequences, and return it.
+
+        X : a list of sequences, or, with `lengths`, the tokens of all sequences one after the other.
+        y : a list with the labels or the segments of each sequence, or, with `lengths`, one list of all labels.
+        sample_weight : one weight per sequence.
+        lengths : the number of tokens of each sequence.
+        """
         self._validate_params()
         if is_distributed(X):
             raise ValueError(
@@ -258,8 +290,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
 
         threshold : return instead all segments whose probability is at least this number. Segments below 0.5 may
             overlap.
-        n_best : return instead this many segments per sequence, the most probable first; with `threshold`, only those
-            that are at least so probable.
+        n_best : return instead the most probable segments of each sequence, at most this many, sorted by probability
+            and not from left to right. If `threshold` is passed too, segments with a smaller probability are left out.
         """
         return predicted_segments(self._distribution(X, lengths), threshold, n_best)
 

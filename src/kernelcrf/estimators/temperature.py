@@ -34,18 +34,22 @@ LEAST_TAU, MOST_TAU = 1e-3, 10.0
 
 @dataclass(eq=False, repr=False)
 class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
-    """Calibrate the probabilities of a fitted ChainCRF or KernelClassifier on held-out data.
+    """Calibrate the probabilities of a fitted ChainCRF, SegmentCRF or KernelClassifier on held-out data.
 
     Parameters
     ----------
-    estimator : ChainCRF or KernelClassifier
-        Fitted estimator; posterior="laplace" needs one that was fitted with laplace=True.
-    posterior : "map" or "laplace"
-        "map" divides the scores by a temperature T; "laplace" multiplies the posterior covariance by a temperature tau.
-    likelihood : "labelling", "token" or "span"
-        The likelihood that T maximises: of whole labellings, of the labels of single tokens, or of whether the spans of
-        the likeliest labelling are right, which needs a ChainCRF. Posterior draws are always calibrated by tokens.
-    n_samples : int or None
+    estimator : ChainCRF, SegmentCRF or KernelClassifier
+        The fitted estimator, which is not changed; posterior="laplace" needs one that was fitted with `laplace`.
+    posterior : "map" or "laplace", default="map"
+        Which probabilities are calibrated. "map" uses the most probable weights, and divides them, and thus all scores,
+        by a temperature T. "laplace" averages probabilities over draws from the posterior of the weights, and
+        multiplies the covariance of this posterior by a temperature tau.
+    likelihood : "labelling", "token" or "span", default="labelling"
+        The likelihood that T maximises on the held-out data. "labelling" is that of whole labellings, and "token" is
+        that of the labels of single tokens. "span" is the likelihood of whether the spans of the likeliest labelling
+        are right, which needs a ChainCRF or SegmentCRF. With posterior="laplace", tau always maximises the likelihood
+        of single labels.
+    n_samples : int or None, default=None
         Number of draws from the posterior; None means 100, or as many as the estimator kept.
 
     Attributes
@@ -53,6 +57,7 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
     temperature_ : the temperature T or, for posterior="laplace", tau.
     estimator_ : a copy of the estimator with weights divided by T; for posterior="laplace", the estimator itself. The
         divided weights are not an optimum: their certificate has the status "tempered", no objective and no bound.
+    classes_ : the labels, in the order of the columns of probabilities.
 
     Examples
     --------

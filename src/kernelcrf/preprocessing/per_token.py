@@ -56,7 +56,8 @@ class PerToken(  # type: ignore[call-arg]
     Attributes
     ----------
     transformer_ : the fitted transformer.
-    n_features_in_, feature_names_in_ : number and names of the columns of X, if the transformer has them.
+    n_features_in_ : number of columns of X, if the transformer has this attribute.
+    feature_names_in_ : names of the columns of X, if the transformer has this attribute.
 
     Examples
     --------
