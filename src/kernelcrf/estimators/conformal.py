@@ -116,8 +116,8 @@ class ConformalLabels(Conformal):
     Parameters
     ----------
     estimator : estimator with the method predict_proba
-        A fitted ChainCRF, ChainOver, KernelClassifier, GraphCRF, MultiLabelCRF or TemperatureScaling, or a Pipeline
-        that ends with one of them.
+        A fitted ChainCRF, SegmentCRF, ChainOver, KernelClassifier, GraphCRF, MultiLabelCRF or TemperatureScaling, or a
+        Pipeline that ends with one of them.
     confidence_level : float, default=0.9
         Probability or share that `control` refers to, between 0 and 1.
     control : "all" or "share", default="all"

@@ -29,7 +29,7 @@ class ConformalLabellings(Conformal):
     Parameters
     ----------
     estimator : estimator with the methods log_prob and decode
-        A fitted ChainCRF, GraphCRF or MultiLabelCRF, or a Pipeline that ends with one of them.
+        A fitted ChainCRF, SegmentCRF, GraphCRF or MultiLabelCRF, or a Pipeline that ends with one of them.
     confidence_level : float, default=0.9
         Probability that the set of a new sequence contains its true labelling, between 0 and 1.
     max_size : int, default=1000
