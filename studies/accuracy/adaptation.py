@@ -200,8 +200,8 @@ probably a poor approximation of its data. With ten or more trials, the lead on 
 noise of the orders. On prosody, an update with 30 sentences of a speaker is better than the source, by little; the
 log-loss shows it from ten sentences on. Folds of letters are random, so that there is nothing to adapt to: the update
 leaves the source as it is. The refit of letters has more landmarks than the source. The better one of source and target
-is chosen by the test scores. A first run had four orders and ten speakers, and no significant difference; more were
-then added, and 24 p-values are shown, so that those near 0.05 say little.
+is chosen by the test scores. A first run had four orders and ten speakers, and no significant difference; later runs
+had more, and {2 * len(lines)} p-values are shown, so that those near 0.05 say little.
 """
 
 

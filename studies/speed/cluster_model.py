@@ -31,7 +31,7 @@ class Constants:
     """
 
     hashed_token: float
-    observed_token: float
+    observed_token: float | None
     dense_token: float
     part: float
     byte: float
@@ -53,15 +53,17 @@ def constants(results: dict[str, Any]) -> Constants:
     weight = cost["driver"]["seconds"] / cost["driver"]["weights"]
     moved = byte * 8 * HASHED["weights"] * hops(2, 2) + weight * HASHED["weights"]
     hashed = 2 * max(a_pass - moved - part * 2, 0.0) / tokens["tokens"]
-    few, many = observed(results)
-    slope = 2 * (many["seconds"] - few["seconds"]) / (many["tokens"] - few["tokens"])
+    slope = None
+    if measured := observed(results):
+        few, many = measured
+        slope = 2 * (many["seconds"] - few["seconds"]) / (many["tokens"] - few["tokens"])
     scale = 1000 / cluster.N_FEATURES * 8 / cluster.N_LABELS
     return Constants(hashed, slope, dense * scale, part, byte, weight)
 
 
 def observed(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the passes of two workers over few and over many tokens."""
-    return [one for name, one in results["sizes"].items() if name.endswith("two workers")]
+    return [one for name, one in results.get("sizes", {}).items() if name.endswith("two workers")]
 
 
 def hops(workers: int, parts: int) -> int:
@@ -86,11 +88,17 @@ def predicted(c: Constants, a: float, what: dict[str, int], tokens: float, machi
 
 def table(results: dict[str, Any]) -> str:
     c = constants(results)
+    kinds = {"hashed linear": (c.hashed_token, HASHED), "1,000 landmarks": (c.dense_token, DENSE)}
+    own = []
+    if c.observed_token is not None:
+        own = [["a, sparse linear features, observed pairs (6 names)", f"{1e6 * c.observed_token:.2f} µs per token"]]
+        weights = {"weights": observed(results)[-1]["weights"]}
+        kinds["observed pairs"] = (c.observed_token, HASHED | weights)
     known = common.markdown(
         ["constant", "value"],
         [
+            *own,
             ["a, hashed linear features (6 names, 2^18 columns, 8 labels)", f"{1e6 * c.hashed_token:.2f} µs per token"],
-            ["a, sparse linear features, observed pairs (6 names)", f"{1e6 * c.observed_token:.2f} µs per token"],
             ["a, 1,000 landmarks, 8 labels (scaled from 512 and 10)", f"{1e6 * c.dense_token:.2f} µs per token"],
             ["b", f"{1e3 * c.part:.2f} ms per part"],
             ["s", f"{1e9 * c.byte:.2f} ns per byte and hop"],
@@ -98,12 +106,6 @@ def table(results: dict[str, Any]) -> str:
         ],
     )
     rows = []
-    pairs = {"weights": observed(results)[-1]["weights"], "bytes per token": HASHED["bytes per token"]}
-    kinds = {
-        "hashed linear": (c.hashed_token, HASHED),
-        "observed pairs": (c.observed_token, pairs),
-        "1,000 landmarks": (c.dense_token, DENSE),
-    }
     for (name, (a, what)), tokens, machines in product(kinds.items(), TOKENS, MACHINES):
         p = predicted(c, a, what, tokens, machines)
         rows.append(
