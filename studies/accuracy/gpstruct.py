@@ -351,7 +351,7 @@ all tasks were seen while the families were drawn up. The choices inside each sp
 own figures are {against} by the models chosen by log-loss.
 
 What was tried. One model for a split, chosen by its error on few held-out sentences, is a draw from noise. The log-loss
-chose better on two tasks and worse on named entities, and the mean of the marginals of the five best needs no single
+chose better on three tasks and worse on named entities, and the mean of the marginals of the five best needs no single
 choice. Products of features (poly 2) and steps that depend on the input help segmentation, where features are few. With
 tens of thousands of features that are already conjunctions (chunking, named entities) the linear kernel is as good as
 any, and rbf is worse. Prior variances of transitions and biases apart from those of the features, tried outside this
