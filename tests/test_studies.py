@@ -50,6 +50,7 @@ def test_a_run_skips_what_is_current_and_names_what_failed(monkeypatch, tmp_path
 
 def test_the_code_of_a_result_ignores_docstrings(monkeypatch, tmp_path):
     monkeypatch.setattr(common, "source", lambda: tmp_path)
+    monkeypatch.setattr(common, "code", common.code.__wrapped__)  # without its cache
 
     def code(text):
         (tmp_path / "module.py").write_text(text, encoding="utf-8")
@@ -65,5 +66,8 @@ def test_parts_of_a_study_are_kept_with_their_seconds(monkeypatch, tmp_path):
     monkeypatch.setattr(common, "SECONDS_KEPT", [])
     assert common.kept("part", lambda: 1) == 1
     assert common.SECONDS_KEPT == []
+    assert common.kept("part", lambda: 2) == 1
+    assert common.SECONDS_KEPT == []
+    monkeypatch.setattr(common, "STARTED", common.STARTED + 1e9)  # as if another run had left it
     assert common.kept("part", lambda: 2) == 1
     assert len(common.SECONDS_KEPT) == 1

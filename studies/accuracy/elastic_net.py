@@ -93,4 +93,7 @@ CoNLL-2000, the first {results["sentences"]:,} training sentences: `l1` makes we
 smaller file.
 
 {common.markdown(header, lines)}
+
+Both libraries find about the same models, ours in a fraction of the time. Files of kernelcrf keep the names of all
+features, also of those whose weights are all zero, so that they shrink less than CRFsuite's.
 """
