@@ -201,7 +201,8 @@ noise of the orders. On prosody, an update with 30 sentences of a speaker is bet
 log-loss shows it from ten sentences on. Folds of letters are random, so that there is nothing to adapt to: the update
 leaves the source as it is. The refit of letters has more landmarks than the source. The better one of source and target
 is chosen by the test scores. A first run had four orders and ten speakers, and no significant difference; later runs
-had more, and {2 * len(lines)} p-values are shown, so that those near 0.05 say little.
+had twelve and then eight orders, and all speakers. {2 * len(lines)} p-values are shown, so that those near 0.05 say
+little.
 """
 
 

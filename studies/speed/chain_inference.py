@@ -1,4 +1,4 @@
-"""Chain inference beside the matrix products it accompanies, a vectorised NumPy version, and hmmlearn.
+"""Chain inference beside the matrix products it accompanies, and beside a vectorised NumPy version.
 
 One pass computes log-partition, node marginals and summed edge marginals, for L labels on 100,000 tokens in sequences
 of 20. Its time is divided by that of the two bare products `F @ W` and `F.T @ R` at n = 512, as NumPy runs them and in
