@@ -100,7 +100,7 @@ def with_prior(objective, seed, *, information=True, size=1.0):
     joint = None
     if information == "joint":
         A = rng.normal(size=(objective.layout.size, 8))
-        joint = Joint(A @ A.T)
+        joint = Joint(A)
     for term in objective.layout.terms:
         places = np.arange(term.n * term.k_y.rank) if term.pairs is None else term.pairs.places
         places = places[rng.random(len(places)) < 2 / 3]
@@ -108,7 +108,7 @@ def with_prior(objective, seed, *, information=True, size=1.0):
         if joint is not None:
             # The rows of the matrix are in another order than the weights.
             rows = n_known + rng.permutation(len(places))
-            known, n_known = np.diagonal(joint.matrix)[rows], n_known + len(places)
+            known, n_known = np.square(A).sum(axis=1)[rows], n_known + len(places)
         terms.append(replace(term, prior=Prior(places, size * rng.normal(size=len(places)), known, joint, rows)))
     return replace(objective, layout=Layout(tuple(terms)))
 
@@ -136,7 +136,8 @@ def prior_matrix(layout):
             places = list(range(term.n * term.k_y.rank)) if term.pairs is None else term.pairs.places.tolist()
             start = layout.slices[term.name].start
             pairs = zip(term.prior.places.tolist(), term.prior.rows.tolist(), strict=True)
-            known += [(start + places.index(place), row, term.prior.joint.matrix) for place, row in pairs]
+            J = term.prior.joint.root @ term.prior.joint.root.T
+            known += [(start + places.index(place), row, J) for place, row in pairs]
     for i, row, J in known:
         for j, column, _ in known:
             if i != j:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from kernelcrf.certificate import entropy_side, gradient_side, look_ahead
 from kernelcrf.fitting.laplace import laplace, prior_scale
 from kernelcrf.fitting.leave_one_out import leave_one_out
-from kernelcrf.layout import JointPrecision
+from kernelcrf.layout import JointPrecision, Layout
 from kernelcrf.priors import Prior
 from kernelcrf.solvers import LBFGS, BlockJacobi, Dual, Newton, NewtonCG, Subspace
 from kernelcrf.solvers.ascent import Ascent
-from kernelcrf.solvers.loop import minimise
+from kernelcrf.solvers.loop import Progress, minimise
 from kernelcrf.solvers.preconditioners import Preconditioning
 from kernelcrf.solvers.starts import first_point
 from objectives import dense_optimum, enumerated_value, prior_arrays, prior_matrix, random_objective, with_prior
@@ -221,11 +221,25 @@ def test_pairs_that_the_prior_needs_are_not_left_out():
 
 
 def test_rounding_errors_of_the_information_do_not_matter():
-    rng = np.random.default_rng(0)
-    A = rng.normal(size=(6, 2))
-    C, negative = 1e12, np.linalg.qr(np.column_stack([A, rng.normal(size=(6, 4))]))[0][:, -1]
-    precision = JointPrecision(np.arange(6), A @ A.T - 1e-9 * np.outer(negative, negative), np.full(6, C))
-    assert np.isfinite(precision.factor).all()
-    g = A @ [1.0, 2.0]
-    exact = g @ np.linalg.solve(A @ A.T + np.eye(6) / C, g)
-    assert np.square(precision.solve_factor(g)).sum() == pytest.approx(exact, rel=1e-3)
+    """Directions about which earlier data say nothing have the precision 1 / C, however much is known of others."""
+    rng, C, size = np.random.default_rng(0), 1e4, 1e8
+    Q = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    precision = JointPrecision(np.arange(6), size * Q[:, :2], np.full(6, C))
+    for known, lam in ((Q[:, 0], size**2 + 1 / C), (Q[:, 5], 1 / C)):
+        assert np.square(precision.solve_factor(known)).sum() == pytest.approx(1 / lam, rel=1e-6)
+    expected = 2 * np.log(size**2 + 1 / C) - 4 * np.log(C)
+    assert precision.log_determinant == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_large_precisions_leave_the_dual_bound_its_digits(seed):
+    objective = with_prior(sparse_objective(seed), seed, information=True)
+    priors = [replace(term.prior, information=1e12 * term.prior.information) for term in objective.layout.terms]
+    terms = [replace(term, prior=prior) for term, prior in zip(objective.layout.terms, priors, strict=True)]
+    objective = replace(objective, layout=Layout(tuple(terms)))
+    ascent, progress = Ascent.of(objective, np.zeros(objective.layout.size)), Progress(objective, 1e-9, 100)
+    for _ in range(30):
+        ascent.climb(np.random.default_rng(0), 1e-9)
+    ascent.report(progress)
+    minimum = objective.evaluate(dense_optimum(objective)[0]).value
+    assert minimum * (1 - 1e-6) <= progress.lower_bound <= minimum * (1 + 1e-12)

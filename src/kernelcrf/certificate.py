@@ -66,7 +66,8 @@ class Certificate:
         no certified gap, and "stationary" means that the gradient is small enough. "tempered" means that
         `TemperatureScaling` changed the weights, and "imported" that they were read from a file of another library.
     rounding : the possible rounding error of `objective` and of the bounds, divided by max(1, |objective|); inf if the
-        weights were rounded to single precision in a file.
+        weights were rounded to single precision in a file, or if inputs have single precision and sample weights are
+        tiny.
 
     Examples
     --------

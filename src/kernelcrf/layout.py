@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
+from scipy.linalg import solve_triangular
 
 from kernelcrf.arrays import Array, Floats, Ints
 from kernelcrf.basis.pairs import Pairs
@@ -21,34 +21,28 @@ from kernelcrf.terms import OF_INPUT, SEGMENTS, STEPS, TOKENS, Term, cliques_of,
 
 @dataclass(frozen=True, eq=False)
 class JointPrecision:
-    """The prior precisions 1/C + J of some weights together, a matrix.
+    """The prior precisions 1/C + B B' of some weights together, a matrix.
+
+    The information B B' of earlier data can be larger than 1/C by more than the precision of floating-point numbers.
+    The sum is therefore never formed.
 
     indices : the indices of these weights in theta.
-    J : the information of earlier data about them.
-    C : their prior variances without this information.
+    root : the matrix B, one row per weight.
+    C : the prior variances of the weights without this information.
     """
 
     indices: Ints
-    J: Floats
+    root: Floats
     C: Floats
 
     @cached_property
     def factor(self) -> Floats:
-        """Return the lower Cholesky factor of the precisions.
-
-        All eigenvalues are at least 1 / C in exact arithmetic. If rounding errors of J make some negative, they are
-        set to the least 1 / C.
-        """
-        lam = self.J + np.diag(1.0 / self.C)
-        try:
-            return np.asarray(cholesky(lam, lower=True))
-        except LinAlgError:
-            values, Q = eigh(lam)
-            R = np.linalg.qr((Q * np.sqrt(np.maximum(values, 1.0 / self.C.max()))).T, mode="r")
-            return np.asarray((R * np.sign(np.diagonal(R))[:, None]).T)
+        """Return the lower Cholesky factor of the precisions."""
+        R = np.linalg.qr(np.vstack([self.root.T, np.diag(1.0 / np.sqrt(self.C))]), mode="r")
+        return np.asarray((R * np.sign(np.diagonal(R))[:, None]).T)
 
     def solve_factor(self, g: Floats) -> Floats:
-        """Return a vector whose squared norm is g' (1/C + J)^-1 g."""
+        """Return a vector whose squared norm is g' (1/C + B B')^-1 g."""
         return np.asarray(solve_triangular(self.factor, g, lower=True))
 
     @property
@@ -100,7 +94,7 @@ class Layout:
         if self.joint is None:
             return np.concatenate([term.times_lam(v[self.slices[term.name]]) for term in self.terms])
         product = v / self.variances
-        product[self.joint.indices] += self.joint.J @ v[self.joint.indices]
+        product[self.joint.indices] += self.joint.root @ (self.joint.root.T @ v[self.joint.indices])
         return product
 
     @property
@@ -123,7 +117,7 @@ class Layout:
         indices = np.concatenate([self.slices[term.name].start + term.prior_indices for term, _ in priors])
         shared = priors[0][1].joint
         assert shared is not None
-        return JointPrecision(indices, shared.matrix[np.ix_(rows, rows)], self.variances[indices])
+        return JointPrecision(indices, shared.root[rows], self.variances[indices])
 
     @cached_property
     def mean(self) -> Floats | None:
@@ -174,7 +168,8 @@ class Layout:
     def squared_norm(self, v: Floats) -> float:
         """Return the sum over weights of lam v^2, where lam are prior precisions."""
         if self.joint is not None:
-            return float(np.dot(v, self.times_lam(v)))
+            inner = self.joint.root.T @ v[self.joint.indices]
+            return times_square(1.0, v / np.sqrt(self.variances)) + times_square(1.0, inner)
         return float(sum(term.squared_norm(v[self.slices[term.name]]) for term in self.terms))
 
     def squared_dual_norms(self, g: Floats) -> dict[str, float]:

@@ -21,7 +21,8 @@ Scores have the precision of the features, and P is a difference of sums of scor
     noise = eps (sum_c omega_c |s_c| + 8 [sum_c (omega_c s_c)^2]^1/2)
 
 over the cliques c, where s_c is the largest score of a clique and eps is the precision. This assumes that all scores
-share a relative error of eps, and that each score has an independent relative error of 8 eps.
+share a relative error of eps, and that each score has an independent relative error of 8 eps. Residuals of single
+precision underflow if they are multiplied by tiny sample weights; noise is then infinite.
 
 One pass over the data computes all scores, runs inference, and multiplies the residuals by the features. Partitions of
 the data do this work, and an engine sums over the partitions in a fixed order.
@@ -41,6 +42,7 @@ from kernelcrf.layout import Layout
 from kernelcrf.partitions.partition import LinearBound, Partition, PartitionState, RowPartition, Scores, Sums
 
 ROUNDING = 16
+LEAST_SINGLE_WEIGHT = 1e-20
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +52,8 @@ class Evaluation:
     value, gradient : the objective, and its gradient without the L1 penalty.
     lower_bound : a lower bound on the minimum of the objective; -inf if the objective is not convex.
     parts : the state of each partition of the data, with its scores and results of inference.
+    is_moved : whether the scores are those of another point plus their change, and not computed from the features. The
+        rounding errors of all such changes since the last computed scores add up.
     """
 
     theta: Floats
@@ -57,6 +61,7 @@ class Evaluation:
     gradient: Floats
     lower_bound: float
     parts: tuple[PartitionState, ...]
+    is_moved: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +119,9 @@ class Objective:
         return [float(partition.n_nodes) for partition in self.partitions]
 
     @property
-    def dtype(self) -> DType:
-        """Return the least precise dtype of the scores of all partitions."""
-        return min((partition.dtype for partition in self.partitions), key=lambda dtype: dtype.itemsize)
+    def precision(self) -> DType:
+        """Return the least precise floating-point type of the features of all partitions."""
+        return min((partition.precision for partition in self.partitions), key=lambda dtype: dtype.itemsize)
 
     @property
     def is_convex(self) -> bool:
@@ -139,7 +144,8 @@ class Objective:
         sums, parts = self.engine.reduce(one, range(len(self.partitions)), self.costs)
         value = sums.loss + self.layout.penalty(theta)
         gradient = sums.gradient + self.layout.penalty_gradient(theta)
-        return Evaluation(theta, value, gradient, self._lower_bound(theta, value, gradient, sums.bound), tuple(parts))
+        bound = self._lower_bound(theta, value, gradient, sums.bound)
+        return Evaluation(theta, value, gradient, bound, tuple(parts), is_moved=scores is not None)
 
     def _lower_bound(self, theta: Floats, value: float, gradient: Floats, bound: LinearBound | None) -> float:
         """Return a lower bound on the minimum of the objective, or -inf if the objective is not convex.
@@ -154,7 +160,7 @@ class Objective:
             constant += float(np.dot(slope, self.layout.mean))
         # Far from the optimum both numbers are huge, and the rounding of their difference may exceed the optimum.
         gap = self.layout.gap(theta, slope)
-        return constant - gap * (1 + ROUNDING * float(np.finfo(self.dtype).eps))
+        return constant - gap * (1 + ROUNDING * float(np.finfo(self.precision).eps))
 
     def gap(self, at: Evaluation) -> float:
         """Return the objective minus its lower bound at an evaluated point.
@@ -172,7 +178,7 @@ class Objective:
         size = max(abs(at.value), np.finfo(np.float64).tiny)
         sizes = partial(_score_sizes, self.layout, size)
         total, squares = self.sum(lambda k: self.partitions[k].total(sizes, at.parts[k]))
-        return float(np.finfo(self.dtype).eps * size * (total + 8 * np.sqrt(squares)))
+        return float(np.finfo(self.precision).eps) * size * float(total + 8 * np.sqrt(squares))
 
     def ray(self, start: Evaluation, direction: Floats) -> Ray:
         """Return the objective along a direction from an evaluated point, for a line search.
@@ -213,8 +219,11 @@ def _score_sizes(layout: Layout, size: float, rows: RowPartition, at: PartitionS
 
     omega_c is the weight and s_c the largest score of a clique; `size` is the absolute value of the objective. Because
     of the division, squares neither overflow nor vanish. Each a_c is limited to 1e150, since larger scores leave no
-    correct digit of the objective anyway.
+    correct digit of the objective anyway. If weighted residuals may underflow, the sums are infinite.
     """
+    weights = rows.weights
+    if rows.precision != np.float64 and weights is not None and ((weights > 0) & (weights < LEAST_SINGLE_WEIGHT)).any():
+        return np.full(2, np.inf)
     with np.errstate(over="ignore"):
         relative = np.minimum(rows.score_sizes(layout, at) / size, 1e150)
     return np.array([relative.sum(), np.dot(relative, relative)])

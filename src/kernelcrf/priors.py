@@ -13,10 +13,10 @@ from kernelcrf.arrays import Floats, Ints
 class Joint:
     """The information of earlier data about all weights of an earlier model together.
 
-    matrix : the matrix that is added to the prior precisions 1 / C; it is positive semi-definite.
+    root : a matrix B with one row per weight; B B' is added to the matrix of prior precisions 1 / C.
     """
 
-    matrix: Floats
+    root: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Prior:
     mean : the prior mean of each of these weights.
     information : what is added to the precision 1 / C of each of these weights, or None to add nothing.
     joint, rows : the information about the weights of all terms together, and the row of each of these weights in its
-        matrix, whose diagonal is `information`. None if weights are independent under the prior.
+        matrix B B', whose diagonal is `information`. None if weights are independent under the prior.
     """
 
     places: Ints

@@ -171,3 +171,14 @@ def test_the_evidence_of_constant_columns_prints_nothing(capfd):
     assert model.log_marginal_likelihood() == 0.0
     ctypes.CDLL(None).fflush(None)
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_bound_of_a_search_is_that_of_the_C_that_was_chosen():
+    a = np.tile([0, 1, 2, 3], 100)
+    b = a.copy()
+    b[:4] = [1, 2, 3, 0]
+    X = np.column_stack((a, b, np.repeat([0, 1], 200)))
+    network = MarkovNetwork(C="evidence", tol=1e-8).fit(X)
+    full = MarkovNetwork(C=network.C_, structure="full", tol=1e-8).fit(X)
+    assert network.search_.lower_bound <= full.certificate_.objective * (1 + 1e-9)
+    assert network.search_.lower_bound >= network.certificate_.objective * (1 - 1e-3)

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -397,3 +399,29 @@ def test_certified_labels_are_those_of_the_optimum(posterior):
         n_certified.append(int(sure.sum()))
     assert n_certified[0] <= n_certified[1]
     assert n_certified[1] > 0
+
+
+@pytest.mark.filterwarnings("ignore:the fit ended with status")
+@pytest.mark.parametrize("seed", range(6))
+def test_what_earlier_data_do_not_say_has_the_precision_of_C(seed):
+    """Earlier data with a collinear column and huge weights: rounding errors of their information exceed 1 / C."""
+    rng, C = np.random.default_rng(seed), 1e4
+    F = rng.normal(size=(40, 2))
+    F = np.column_stack((F, F @ [0.3, 0.7]))
+    labels = (F[:, 0] + 0.7 * rng.normal(size=40) > 0).astype(int)
+    old = ChainCRF("linear", C=C, laplace=True).fit(list(F[:, None]), list(labels[:, None]), np.full(40, 1e12))
+    G = rng.normal(size=(6, 3))
+    y = (G[:, 2] + 1.5 * rng.normal(size=6) > 0).astype(int)
+    y[:2] = [0, 1]
+    new = ChainCRF("linear", prior=old).fit(list(G[:, None]), list(y[:, None]))
+    unknown = np.outer([0.3, 0.7, -1.0], [1.0, -1.0])
+    unknown /= np.linalg.norm(unknown)
+
+    def objective(step):
+        S = G @ (old.coef_ + step * unknown)
+        return (logsumexp(S, axis=1) - S[np.arange(6), y]).sum() + step**2 / (2 * C)
+
+    reachable = min(minimize_scalar(objective, bracket=(0, end)).fun for end in (-1, 1))
+    assert new.certificate_.status == "optimal"
+    assert new.certificate_.lower_bound <= reachable
+    assert new.certificate_.objective <= reachable * (1 + 1e-4)

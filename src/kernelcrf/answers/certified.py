@@ -252,8 +252,8 @@ def _radius(model: ChainModel, full: bool) -> float:
         )
     if not np.isfinite(certificate.rounding):
         raise ValueError(
-            "the weights were rounded to single precision when the model was saved, so no label can be certified: save "
-            "the fitted model again, without dtype='float32'"
+            "the rounding error of the certificate is not known, so no label can be certified: save the fitted model "
+            "without dtype='float32', and fit with inputs in float64 if sample weights are tiny"
         )
     if not full or exact:
         return _radius_of(certificate, certificate.gap_in_span)

@@ -70,8 +70,7 @@ class DistributedPartition(Partition):
         return self._facts[0][3]
 
     @property
-    def dtype(self) -> DType:
-        """Return the floating-point type of the scores; if it differs between parts, the least precise type."""
+    def precision(self) -> DType:
         return min((dtype for _, dtype, *_ in self._facts), key=lambda dtype: dtype.itemsize)
 
     @property
@@ -146,7 +145,7 @@ class DistributedPartition(Partition):
 
 def _facts(part: ChainPartition) -> tuple[int, DType, bool, dict[str, RemoteFeatures]]:
     features = {name: RemoteFeatures(features.is_sparse) for name, features in part.features.items()}
-    return part.n_nodes, part.dtype, part.is_convex, features
+    return part.n_nodes, part.precision, part.is_convex, features
 
 
 def _evaluate_at(

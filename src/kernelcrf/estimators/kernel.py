@@ -67,8 +67,6 @@ class KernelEstimator(InputEstimator[Chained]):
         """
         start, earlier, C = None, self._earlier, self._first_C()
         kernels = make() if earlier is None else earlier.kernels
-        if earlier is not None:
-            start = earlier.end
         if prior is not None:
             start, kernels = prior.start, {**kernels, **prior.kernels}
         l1 = getattr(self, "l1", 0.0)
@@ -98,12 +96,9 @@ class KernelEstimator(InputEstimator[Chained]):
                 variances, groups = prior.variances, []
                 first = next(iter(variances.values()))
                 terms = [replace(term, C=variances.get(term.name, first)) for term in terms]
-        problem = Problem(terms, data)
-        if earlier is None:
-            problem = problem.only_observed(self._observed_only, getattr(self, "min_freq", 0.0))
-        else:
-            pairs = {term.name: term.pairs for term in earlier.layout.terms}
-            problem = replace(problem, terms=[replace(term, pairs=pairs.get(term.name)) for term in terms])
+        problem = Problem(terms, data).only_observed(self._observed_only, getattr(self, "min_freq", 0.0))
+        if earlier is not None:
+            start = earlier.start_for(problem.terms)
         return self._train(problem, groups, start, self._seed())
 
     def _inputs_of(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, tuple[InputKernel, float, bool]]:

@@ -247,7 +247,7 @@ def _start_digests(problem: Problem, start: Start) -> list[Any]:
     for term in problem.terms:
         if (own := term.prior) is not None:
             arrays = [own.places, own.mean] + ([] if own.information is None else [own.information])
-            arrays += [] if own.joint is None else [own.joint.matrix]
+            arrays += [] if own.joint is None else [own.joint.root]
             found.append([term.name, *map(digest_array, arrays)])
     return found
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import eigh
 
 from kernelcrf.arrays import Floats, Ints, Labels, is_sparse
 from kernelcrf.basis.features import FeatureMap, WhitenedMap
@@ -110,13 +111,17 @@ def information(layout: Layout, posterior: Posterior | None) -> Floats | None:
 
 
 def joint_information(layout: Layout, posterior: Posterior | None) -> Joint | None:
-    """Return the matrix J = H - 1/C if the posterior has the whole Hessian H, else None."""
+    """Return the information J = H - 1/C if the posterior has the whole Hessian H, else None.
+
+    In exact arithmetic, no eigenvalue of J is negative. Those that are not larger than rounding errors become 0.
+    """
     if not isinstance(posterior, FactoredPosterior):
         return None
-    G = posterior.G / posterior.scale[:, None]
-    J = G @ G.T
-    J[np.diag_indices(len(J))] -= 1.0 / layout.variances
-    return Joint(J)
+    scaled = posterior.G @ posterior.G.T
+    scaled[np.diag_indices(len(scaled))] -= np.square(posterior.scale) / layout.variances
+    values, Q = eigh(scaled)
+    known = values > len(values) * np.finfo(np.float64).eps * np.abs(values).max(initial=0.0)
+    return Joint(Q[:, known] * np.sqrt(values[known]) / posterior.scale[:, None])
 
 
 def _precisions(posterior: Posterior) -> Floats:

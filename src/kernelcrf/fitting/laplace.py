@@ -264,7 +264,7 @@ def hessian(objective: Objective, at: Evaluation) -> Floats:
         H[layout.slices[name], layout.slices[name]] = blocks.transpose(2, 0, 3, 1).reshape(n * n_labels, -1)
         H[np.diag_indices(layout.size)] += layout.lam if layout.joint is None else 1.0 / layout.variances
         if layout.joint is not None:
-            H[np.ix_(layout.joint.indices, layout.joint.indices)] += layout.joint.J
+            H[np.ix_(layout.joint.indices, layout.joint.indices)] += layout.joint.root @ layout.joint.root.T
         return H
     for k in range(layout.size):
         unit[k] = 1.0

@@ -13,7 +13,7 @@ where gap is the certified gap of the weights and 1 / lam_c the prior variance. 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -111,12 +111,27 @@ def search(
             joined = _best(problem, features, absent, rule)
         rounds.append(Round(at.value, fitted.certificate.gap_in_span, left_out, tuple(joined)))
         if not joined:
-            # The loss -log p and the squared penalty are never negative, so P >= 0.
-            return fitted, Search(tuple(rounds), tuple(absent), max(at.lower_bound - left_out, 0.0))
+            return fitted, Search(tuple(rounds), tuple(absent), _lower_bound(fitted, absent))
         names = {candidate.template for candidate in joined}
         inside += [name for name in outside if name in names]
         outside = [name for name in outside if name not in names]
         start = fitted.end
+
+
+def renewed(found: Search, fitted: Fit, problem: Problem, settings: Settings) -> Search:
+    """Return a search whose bounds are those of a later fit with the same templates, but with another C or kernel.
+
+    problem : the problem with all templates, with the C and the kernel of the later fit.
+    """
+    features = choose_features(problem, settings, fitted.end)
+    absent = bounds(fitted, problem, features, [candidate.template for candidate in found.absent])
+    return replace(found, absent=tuple(absent), lower_bound=_lower_bound(fitted, absent))
+
+
+def _lower_bound(fitted: Fit, absent: Sequence[Candidate]) -> float:
+    """Return a lower bound on the minimum of the objective with all templates."""
+    # The loss -log p and the squared penalty are never negative, so P >= 0.
+    return max(fitted.solution.evaluation.lower_bound - sum(candidate.bound for candidate in absent), 0.0)
 
 
 def bounds(fitted: Fit, problem: Problem, features: Mapping[str, Features], absent: Sequence[str]) -> list[Candidate]:

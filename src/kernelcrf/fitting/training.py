@@ -18,7 +18,7 @@ from kernelcrf.fitting.evidence import choose_C, choose_kernel, variances
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit, with_gap_full
 from kernelcrf.fitting.held_out import choose_held_out_C
 from kernelcrf.fitting.laplace import N_DRAWS, Laplace, laplace
-from kernelcrf.fitting.structure_search import Search, SearchSettings, search
+from kernelcrf.fitting.structure_search import Search, SearchSettings, renewed, search
 from kernelcrf.validation import stacklevel_of_user
 
 # The value of the parameter `laplace` for a posterior of independent weights.
@@ -73,6 +73,8 @@ def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None 
     around = None
     if plan.by_evidence or plan.kernel_terms:
         fitted, around = _choose_by_evidence(fitted, settings, plan)
+        if found is not None:
+            found = renewed(found, fitted, _with_choices(problem, fitted, plan), settings)
     elif not plan.laplace:
         return Trained(fitted, None, found)
     if around is None or plan.laplace:
@@ -80,6 +82,17 @@ def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None 
         diagonal = plan.laplace == DIAGONAL
         around = laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws, diagonal=diagonal)
     return Trained(fitted, around if plan.laplace else replace(around, posterior=None), found)
+
+
+def _with_choices(problem: Problem, fitted: Fit, plan: Plan) -> Problem:
+    """Return the problem with all terms, also absent ones, with the C and the kernel that the evidence has chosen."""
+    chosen = {term.name: term for term in fitted.problem.terms}
+    for names in plan.by_evidence:
+        for name in chosen.keys() & set(names):
+            problem = problem.changed(names, C=chosen[name].C)
+    for name in chosen.keys() & set(plan.kernel_terms):
+        problem = problem.changed(plan.kernel_terms, kernel=chosen[name].kernel)
+    return problem
 
 
 def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> tuple[Fit, Laplace | None]:

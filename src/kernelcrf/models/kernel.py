@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self, TypeAlias, TypeVar
@@ -37,6 +37,7 @@ from kernelcrf.terms import (
     STEPS,
     TOKEN_TERM,
     TOKENS,
+    Term,
 )
 from kernelcrf.validation import shown
 
@@ -239,23 +240,20 @@ class KernelModel(FittedModel):
             raise AttributeError("the posterior of the weights was not kept: fit with laplace=True")
         return ScorePosterior(self.layout, self.laplace.posterior, self.maps)
 
-    @property
-    def end(self) -> Start:
-        """Return the feature maps and weights of this model as the starting point of a later fit."""
-        return Start(self.maps, self.layout.split(self.theta))
+    def start_for(self, terms: Iterable[Term]) -> Start:
+        """Return a starting point for a fit of these terms; pairs of a feature and a label that are new start at 0."""
+        new, weights = {term.name: term for term in terms}, self.layout.split(self.theta)
+        own = [term for term in self.layout.terms if term.name in new]
+        return Start(self.maps, {term.name: new[term.name].pack(term.unpack(weights[term.name])) for term in own})
 
     def divide_weights(self, temperature: float) -> Self:
         """Return a copy of the model whose weights are divided by `temperature`.
 
         The copy has no posterior, and its certificate has no objective and no lower bound.
         """
-        imported = self.certificate.status == IMPORTED
-        return replace(
-            self,
-            theta=self.theta / temperature,
-            certificate=Certificate(np.nan, -np.inf, IMPORTED if imported else TEMPERED),
-            laplace=None,
-        )
+        status = IMPORTED if self.certificate.status == IMPORTED else TEMPERED
+        certificate = Certificate(np.nan, -np.inf, status)
+        return replace(self, theta=self.theta / temperature, certificate=certificate, laplace=None)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""

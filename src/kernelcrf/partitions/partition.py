@@ -83,8 +83,8 @@ class Partition(Protocol):
     features: Mapping[str, Any]
 
     @property
-    def dtype(self) -> DType:
-        """Return the floating-point type of the scores."""
+    def precision(self) -> DType:
+        """Return the least precise floating-point type of the features, which the rounding errors of scores have."""
 
     @property
     def n_nodes(self) -> int:
@@ -153,6 +153,11 @@ class RowPartition(Partition, Protocol):
         """Return the floating-point type of the scores: float32 if all features are float32, otherwise float64."""
         dtypes = [features.F.dtype for features in self.features.values()]
         return np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
+
+    @property
+    def precision(self) -> DType:
+        dtypes = [features.F.dtype for features in self.features.values()]
+        return min(dtypes, key=lambda dtype: dtype.itemsize, default=np.dtype(np.float64))
 
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
         return function(self, at)

@@ -94,21 +94,18 @@ class Ascent:
         width = padded_width(n_labels)
         if loops.moments(offsets, width, _legality(objective), a, b, p, q, entropies):
             return None
-        r = -p
-        r[np.arange(len(a)), partition.labels] += 1
-        steps = _observed_steps(objective) - np.einsum("i,ijk->jk", _weights(partition), q)
-        ascent = partition.pull_back(layout, partition.apply_weights(r), steps, objective.engine.n_jobs)
-        parts, (states, transitions) = layout.split(ascent), _divide(layout)
+        parts, (states, transitions) = layout.split(_residual(objective, p, q)), _divide(layout)
+        steps = b.shape[1:]
         V = np.zeros((sum(term.n for term in states), width))
         V[:, :n_labels] = np.vstack(
             [term.unpack(_primal(term, parts[term.name])) / _scale(term, states) for term in states]
         )
         C, l1 = states[0].C, states[0].l1
-        W, v, w = soft(V, l1 * C) if l1 else V, np.zeros_like(steps), np.zeros_like(steps)
+        W, v, w = soft(V, l1 * C) if l1 else V, np.zeros(steps), np.zeros(steps)
         for term in transitions:
-            v = term.unpack(_primal(term, parts[term.name])).reshape(steps.shape)
+            v = term.unpack(_primal(term, parts[term.name])).reshape(steps)
             w = soft(v, term.l1 * term.C)
-        kept, etas, gaps = _kept(layout, width, steps.shape), np.full(len(b), FIRST_ETA), np.zeros(len(b))
+        kept, etas, gaps = _kept(layout, width, steps), np.full(len(b), FIRST_ETA), np.zeros(len(b))
         return cls(objective, *_features(objective), V, W, v, w, kept, a, b, p, q, entropies, etas, gaps)
 
     @property
@@ -126,7 +123,11 @@ class Ascent:
         else:
             penalty = float(np.vdot(self.W, self.W)) / states[0].C
             penalty += sum(float(np.vdot(self.w, self.w)) / term.C for term in transitions)
-        return float(np.dot(_weights(_chains(self.objective)), self.entropies)) - 0.5 * penalty
+        return self._entropy - 0.5 * penalty
+
+    @property
+    def _entropy(self) -> float:
+        return float(np.dot(_weights(_chains(self.objective)), self.entropies))
 
     @property
     def theta(self) -> Floats:
@@ -175,11 +176,16 @@ class Ascent:
     def report(self, progress: Progress) -> None:
         """Evaluate the objective for the current parameters, and report it to `progress`.
 
-        The value of the dual objective is reported as a lower bound on the minimum.
+        The value of the dual objective is reported as a lower bound on the minimum. If there are prior means, it is
+        computed from the probabilities anew: with large prior precisions, the weights have the digits of their means
+        and few digits of their difference from them.
         """
-        at = self.objective.evaluate(self.theta)
+        at, value = self.objective.evaluate(self.theta), self.value
         progress.passes += 1
-        progress.observe(replace(at, lower_bound=max(at.lower_bound, self.value)), float(self.etas.mean()))
+        if self.objective.layout.mean is not None:
+            value = self._entropy - self.objective.layout.conjugate(-_residual(self.objective, self.p, self.q))
+            progress.passes += 0.5
+        progress.observe(replace(at, lower_bound=max(at.lower_bound, value)), float(self.etas.mean()))
 
 
 def _near_labels(objective: Objective) -> tuple[Array, Array]:
@@ -211,6 +217,17 @@ def _near_labels(objective: Objective) -> tuple[Array, Array]:
     found = minimize_scalar(loss, bounds=(-30.0, np.log(1 - 1 / n_labels)), method="bounded")
     log_delta = float(found.x)
     return (np.log1p(-np.exp(log_delta)) - log_delta + np.log(n_labels - 1)) * own, nothing
+
+
+def _residual(objective: Objective, p: Floats, q: Floats) -> Floats:
+    """Return the observed features minus their expectations, summed over sequences with weights, as one vector.
+
+    p, q : the probabilities of labels and of transitions.
+    """
+    partition, r = _chains(objective), -p
+    r[np.arange(len(p)), partition.labels] += 1
+    steps = _observed_steps(objective) - np.einsum("i,ijk->jk", _weights(partition), q)
+    return partition.pull_back(objective.layout, partition.apply_weights(r), steps, objective.engine.n_jobs)
 
 
 def _kept(layout: Layout, width: int, steps: tuple[int, ...]) -> tuple[Array, Array]:

@@ -109,6 +109,7 @@ class Progress:
     history : one record for each reported point.
     best : the point with the smallest objective so far.
     lower_bound : the largest lower bound so far on the minimum of the objective.
+    sure_bound : the largest of these bounds whose scores were computed from the features, not moved along a line.
     passes : the number of passes over the data so far, which solvers update.
 
     Examples
@@ -133,6 +134,7 @@ class Progress:
     history: list[Record] = field(default_factory=list)
     best: Evaluation | None = None
     lower_bound: float = -np.inf
+    sure_bound: float = -np.inf
     passes: float = 0.0
     started: float = field(default_factory=time.perf_counter)
 
@@ -143,16 +145,37 @@ class Progress:
         """
         self._check(at)
         self.lower_bound = max(self.lower_bound, at.lower_bound)
-        gap = at.value - self.lower_bound if np.isfinite(self.lower_bound) else self.objective.gap(at)
-        record = Record(at.value, self.lower_bound, gap, step, self.passes, time.perf_counter() - self.started)
+        if not at.is_moved:
+            self.sure_bound = max(self.sure_bound, at.lower_bound)
         # The history comes first: if Ctrl-C interrupts in between, there is no best point without a record.
-        self.history.append(record)
+        self.history.append(self._record(at, step))
         if self.best is None or at.value <= self.best.value:
             self.best = at
         if self.callback is not None:
             self.callback(self.history)
         if self.keep is not None:
             self.keep(at.theta, self.history)
+
+    def confirm(self, *, curvature: bool = False) -> Evaluation:
+        """Compute the scores of the best point from the features, if they were moved along lines; return the point.
+
+        The rounding errors of moved scores add up, so that bounds and values from them are replaced. The last record of
+        the history becomes that of the best point.
+
+        curvature : whether the point must support products with the Hessian.
+        """
+        assert self.best is not None
+        if self.best.is_moved:
+            at = self.best = self.objective.evaluate(self.best.theta, curvature=curvature)
+            self._check(at)
+            self.passes += 1
+            self.lower_bound = self.sure_bound = max(self.sure_bound, at.lower_bound)
+            self.history[-1] = self._record(at, self.history[-1].step)
+        return self.best
+
+    def _record(self, at: Evaluation, step: float) -> Record:
+        gap = at.value - self.lower_bound if np.isfinite(self.lower_bound) else self.objective.gap(at)
+        return Record(at.value, self.lower_bound, gap, step, self.passes, time.perf_counter() - self.started)
 
     def _check(self, at: Evaluation) -> None:
         """Raise ValueError if the objective, its gradient or its lower bound overflows at the point `at`."""
@@ -193,12 +216,13 @@ class Progress:
         """
         if self.best is None:
             raise KeyboardInterrupt
+        self.confirm()
         noise, size = self.objective.noise(self.best), abs(self.best.value)
         if status == OPTIMAL and self.objective.is_convex:
             status = OPTIMAL if max(self.best.value - self.lower_bound, 0.0) + noise <= self.tol * size else STALLED
         elif status == OPTIMAL:
             status = STATIONARY if self.history[-1].relative_gap <= self.tol else STALLED
-        rounding = max(ROUNDING[self.objective.dtype], noise / max(1.0, size))
+        rounding = max(ROUNDING[self.objective.precision], noise / max(1.0, size))
         certificate = Certificate(self.best.value, self.lower_bound, status, rounding=rounding)
         return Solution(self.best, certificate, tuple(self.history))
 
@@ -284,7 +308,7 @@ def minimise(
             status = solver.solve(objective.layout.project(np.asarray(start, np.float64)), progress)
         except KeyboardInterrupt:
             status = INTERRUPTED
-    return progress.solution(status)
+        return progress.solution(status)
 
 
 class Directions(Protocol):
@@ -306,7 +330,11 @@ def descend(rule: Directions, start: Floats, progress: Progress, *, curvature: b
     at = objective.evaluate(start, curvature=curvature)
     progress.passes += 1
     progress.observe(at, 0.0)
-    while not progress.solved:
+    while True:
+        if progress.solved:
+            at = progress.confirm(curvature=curvature)
+            if progress.solved:
+                return OPTIMAL
         if progress.out_of_iterations:
             return OUT_OF_ITERATIONS
         direction, passes = rule.direction(objective, at)
@@ -317,4 +345,3 @@ def descend(rule: Directions, start: Floats, progress: Progress, *, curvature: b
             return STALLED
         at = found.at
         progress.observe(at, found.step)
-    return OPTIMAL

@@ -74,7 +74,7 @@ class Newton(Solver):
         """
         n = objective.layout.size
         H = np.column_stack([objective.hessian_product(at, e) for e in np.eye(n)])
-        return np.asarray(-cho_solve((lower_factor((H + H.T) / 2, objective.dtype), True), at.gradient)), float(n)
+        return np.asarray(-cho_solve((lower_factor((H + H.T) / 2, objective.precision), True), at.gradient)), float(n)
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ class Preconditioning:
         if term.cliques != STEPS and term.n <= PER_LABEL_UP_TO and term.k_y.is_identity and _is_dense(objective, term):
             ridges = term.times_lam(np.ones(term.size)).reshape(term.shape)
             blocks = (total(_spread_gram, label) + np.diag(ridges[:, label]) for label in range(term.k_y.L))
-            return _per_label([lower_factor(block, objective.dtype) for block in blocks])
+            return _per_label([lower_factor(block, objective.precision) for block in blocks])
         return _diagonal(self._diagonal(term, at, share))
 
 
