@@ -44,9 +44,9 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
 
 GRAM_ROWS = 1024
-TEMPERED, IMPORTED = "tempered", "imported"
+TEMPERED, IMPORTED, ROUNDED = "tempered", "imported", "rounded"
 # Statuses of weights that are not the result of a fit by this library, so that they have no objective.
-NOT_FITTED = (TEMPERED, IMPORTED)
+NOT_FITTED = (TEMPERED, IMPORTED, ROUNDED)
 ROUNDING = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
 
 
@@ -56,18 +56,18 @@ class Certificate:
 
     The fit searches the functions that its basis spans. They are a part of the kernel's whole function space.
 
-    objective : the negative log posterior of the fitted weights; NaN if `TemperatureScaling` changed the weights later,
-        or if another library fitted them.
+    objective : the negative log posterior of the fitted weights; NaN if the weights were changed later, by
+        `TemperatureScaling` or by rounding in a file, or if another library fitted them.
     lower_bound : a lower bound on the objective of all functions in the span of the basis; -inf if labels are missing,
         because no bound is known then.
     gap_full : a bound on how far `objective` is above the minimum over the kernel's whole function space; None if it
         was not computed.
     status : how the fit ended. "optimal" means that the certified gap is at most `tol`. If labels are missing, there is
         no certified gap, and "stationary" means that the gradient is small enough. "tempered" means that
-        `TemperatureScaling` changed the weights, and "imported" that they were read from a file of another library.
-    rounding : the possible rounding error of `objective` and of the bounds, divided by max(1, |objective|); inf if the
-        weights were rounded to single precision in a file, or if inputs have single precision and sample weights are
-        tiny.
+        `TemperatureScaling` changed the weights, "imported" that they were read from a file of another library, and
+        "rounded" that they were saved in single precision.
+    rounding : the possible rounding error of `objective` and of the bounds, divided by max(1, |objective|); inf if
+        inputs have single precision and sample weights are tiny.
 
     Examples
     --------

@@ -32,7 +32,7 @@ def test_facts_are_those_of_the_parts(pair):
     local, remote = pair
     partition = remote.partitions[0]
     assert partition.n_nodes == sum(part.n_nodes for part in local.partitions)
-    assert (remote.dtype, remote.is_convex) == (local.dtype, local.is_convex)
+    assert (remote.precision, remote.is_convex) == (local.precision, local.is_convex)
     assert {name: features.is_sparse for name, features in partition.features.items()} == {
         name: features.is_sparse for name, features in local.partitions[0].features.items()
     }

@@ -140,6 +140,8 @@ def test_weights_are_stored_in_single_precision_on_request(tmp_path):
     loaded = kernelcrf.load(tmp_path / "single")
     assert loaded.coef_.dtype == np.float64
     np.testing.assert_array_equal(loaded.coef_, crf.coef_.astype(np.float32))
+    assert loaded.certificate_.status == "rounded"
+    assert not loaded.certificate_.is_certified
     with pytest.raises(ValueError, match="dtype='float32'"):
         crf.save(tmp_path / "model.crfsuite", dtype="float32")
     with pytest.raises(ValueError, match="dtype='int8'"):

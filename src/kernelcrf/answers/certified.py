@@ -40,7 +40,7 @@ import scipy.sparse as sp
 from kernelcrf.arrays import Array, Flags, Floats, Inputs, Labels, UserData, is_sparse, matrix_of
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.basis.folded import DualWeights, PrimalWeights, Weights
-from kernelcrf.certificate import TEMPERED, Certificate
+from kernelcrf.certificate import ROUNDED, TEMPERED, Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import decoding
@@ -245,6 +245,11 @@ def _radius(model: ChainModel, full: bool) -> float:
             "the weights were divided by a temperature, so they are not an optimum, and no label can be certified: "
             "certify the model before scaling"
         )
+    if certificate.status == ROUNDED:
+        raise ValueError(
+            "the weights were rounded to single precision when the model was saved, so no label can be certified: save "
+            "the fitted model again, without dtype='float32'"
+        )
     if not certificate.is_certified:
         raise ValueError(
             f"the certificate has the status {certificate.status!r} and no lower bound, so no label can be certified: "
@@ -252,8 +257,8 @@ def _radius(model: ChainModel, full: bool) -> float:
         )
     if not np.isfinite(certificate.rounding):
         raise ValueError(
-            "the rounding error of the certificate is not known, so no label can be certified: save the fitted model "
-            "without dtype='float32', and fit with inputs in float64 if sample weights are tiny"
+            "sample weights are so small that derivatives may be 0 in single precision, so no label can be certified: "
+            "fit with inputs in float64"
         )
     if not full or exact:
         return _radius_of(certificate, certificate.gap_in_span)

@@ -51,11 +51,14 @@ class LeaveOneOutAnswers(CertifiedAnswers):
         model, certificate, engine = self._model, self._model.certificate, self._engine
         if is_distributed(X):
             raise ValueError("X is data on a cluster: expected sequences in this process, such as a part of the data")
-        if certificate.status in NOT_FITTED or not np.isfinite(certificate.rounding):
+        if certificate.status in NOT_FITTED:
             raise ValueError(
-                f"the certificate has the status {certificate.status!r} and the rounding error "
-                f"{certificate.rounding:.3g}, so that the weights are not those of a fit: expected a model that was "
-                "fitted by this library, and not saved with dtype='float32'"
+                f"the certificate has the status {certificate.status!r}, so that the weights are not those of a fit: "
+                "expected a model that was fitted by this library, and not saved with dtype='float32'"
+            )
+        if not np.isfinite(certificate.rounding):
+            raise ValueError(
+                "sample weights are so small that derivatives may be 0 in single precision: fit with inputs in float64"
             )
         if model.has_prior and all(term.prior is None for term in model.layout.terms):
             raise ValueError(

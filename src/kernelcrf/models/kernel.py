@@ -14,7 +14,7 @@ from scipy.linalg import solve_triangular
 from kernelcrf.arrays import Arrays, Config, Floats, Inputs, UserData
 from kernelcrf.basis.features import FeatureMap, WhitenedMap
 from kernelcrf.basis.folded import PairWeights, Weights, fold
-from kernelcrf.certificate import IMPORTED, TEMPERED, Certificate
+from kernelcrf.certificate import IMPORTED, NOT_FITTED, ROUNDED, TEMPERED, Certificate
 from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
@@ -337,7 +337,8 @@ class KernelModel(FittedModel):
         shared = cls._read_shared(config, arrays, theta)
         if arrays["theta"].dtype == np.float32:
             # The certificate is about the weights before they were rounded.
-            shared["certificate"] = replace(shared["certificate"], rounding=np.inf)
+            fitted = shared["certificate"].status not in NOT_FITTED
+            shared["certificate"] = Certificate(np.nan, -np.inf, ROUNDED) if fitted else shared["certificate"]
         return shared | {
             "kernels": {name: InputKernel.from_config(config[name]) for name in map(kernel_parameter, maps)},
             "layout": layout,

@@ -15,7 +15,7 @@ import numpy as np
 from kernelcrf.answers.explanation import Explanation
 from kernelcrf.answers.summary import describe_C, summarise, text_of
 from kernelcrf.arrays import Floats, UserData
-from kernelcrf.certificate import IMPORTED, NOT_FITTED, TEMPERED
+from kernelcrf.certificate import IMPORTED, NOT_FITTED, ROUNDED, TEMPERED
 from kernelcrf.estimators.certified_answers import CertifiedAnswers
 from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.metrics import Reliability, Score, flat_classification_report, flat_confusion, span_classification_report
@@ -60,6 +60,8 @@ def summary(crf: SequenceEstimator[Any], X: UserData, n_tokens: int) -> str:
         said = "The weights were divided by a temperature after the fit, so they have no certificate."
     elif certificate.status == IMPORTED:
         said = "The weights were read from a file of another library, so they have no certificate."
+    elif certificate.status == ROUNDED:
+        said = "The weights were rounded to single precision in a file, so they have no certificate."
     elif not certificate.is_certified:
         said = "Labels were missing in training, so the objective is not convex and the fit has no certificate."
     else:
