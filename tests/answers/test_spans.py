@@ -8,7 +8,7 @@ import pytest
 
 from kernelcrf import ChainCRF
 from kernelcrf.answers.f1_decoding import f1_labels
-from kernelcrf.answers.spans import probable_spans, span_probabilities
+from kernelcrf.answers.spans import PredictedSpan, probable_spans, right_spans, span_probabilities
 from kernelcrf.datasets import make_sequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.metrics import Span, spans
@@ -191,6 +191,7 @@ def test_labels_that_are_not_tags_are_read_as_runs():
         (lambda crf, X: crf.span_marginals(X, []), "spans has 0 lists: expected one list of spans per sequence, 2"),
         (lambda crf, X: crf.span_marginals(X, [[(0, 1)], []]), r"spans\[0\] has \(0, 1\): expected tuples"),
         (lambda crf, X: crf.span_marginals(X, [[], [(1, 1, "A")]]), r"spans\[1\] has the span .*0 <= start < end"),
+        (lambda crf, X: crf.span_marginals(X, [[(0.5, 1, "A")], []]), r"spans\[0\] has the span .*expected integers"),
         (lambda crf, X: crf.span_marginals(X, [[(0, 1, "B-A")], []]), r"spans\[0\] has the label 'B-A'.*without the"),
         (lambda crf, X: crf.decode(X, where="x"), "where='x': expected None or a function"),
     ],
@@ -230,3 +231,10 @@ def test_accepted_labellings_are_the_likeliest_that_the_function_accepts(tagger)
     calls = []
     crf.decode(X[:1], where=calls.append, max_tried=20)
     assert len(calls) == 20
+
+
+@pytest.mark.parametrize("missing", [None, -1])
+def test_sequences_with_missing_labels_say_nothing_about_spans(missing):
+    found = [[PredictedSpan(0, 2, "PER", 0.9)], [PredictedSpan(0, 1, "PER", 0.2)]]
+    p, right = right_spans([["B-PER", "I-PER", "O"], ["B-PER", missing]], found)
+    assert (p.tolist(), right.tolist()) == ([0.9], [True])

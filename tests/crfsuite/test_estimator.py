@@ -331,3 +331,15 @@ def test_what_is_ignored_is_said_once():
     assert crf.predict(X) == CRF().fit(X, Y).predict(X)
     with pytest.warns(UserWarning, match="^period has no effect"):
         CRF(period=5).fit(X, Y)
+
+
+def test_another_file_is_another_model(tmp_path):
+    X = [[["a"], ["b"]]]
+    for name, y in (("first", ["X", "Y"]), ("second", ["Y", "X"])):
+        CRF(model_filename=tmp_path / f"{name}.crfsuite").fit(X, [y])
+    crf = CRF(model_filename=tmp_path / "first.crfsuite")
+    assert list(crf.predict(X)[0]) == ["X", "Y"]
+    crf.set_params(model_filename=tmp_path / "second.crfsuite")
+    assert list(crf.predict(X)[0]) == ["Y", "X"]
+    crf.fit(X, [["X", "Y"]]).set_params(model_filename=tmp_path / "second.crfsuite")
+    assert list(crf.predict(X)[0]) == ["X", "Y"]

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -22,6 +23,7 @@ from kernelcrf import (
     GraphCRF,
     KernelClassifier,
     MultiLabelCRF,
+    SegmentCRF,
     TemperatureScaling,
 )
 from kernelcrf.answers.conformal import quantile_threshold, risk_threshold
@@ -246,12 +248,14 @@ def test_labels_that_are_missing_do_not_count(crf):
         kept = [i for i, one in enumerate(known) if any(one)]
         assert len(kept) < 40
         shorter = [p[i][known[i]] for i in kept], [np.array(y[i])[known[i]] for i in kept]
-        for control in ("all", "share"):
+        whole = [i for i, one in enumerate(known) if all(one)]
+        complete = [p[i] for i in whole], [y[i] for i in whole]
+        for control, data in (("all", complete), ("share", shorter)):
             sets = ConformalLabels(Given(), confidence_level=0.8, control=control)
             found = sets.conformalize(p, hidden)
             found = found.threshold_, found.n_calibration_
-            expected = sets.conformalize(*shorter)
-            assert found == (expected.threshold_, len(kept))
+            expected = sets.conformalize(*data)
+            assert found == (expected.threshold_, len(data[0]))
     y = [[None, *labels[1:]] if i < 20 else labels for i, labels in enumerate(HELD.y)]
     found = ConformalLabellings(crf).conformalize(HELD.X, y)
     expected = ConformalLabellings(crf).conformalize(HELD.X[20:], HELD.y[20:])
@@ -274,8 +278,8 @@ def test_label_sets_count_their_true_labels(label_sets):
     own = [[1 - q for q, label in zip(*one, strict=True) if label == 1] for one in zip(p, truth, strict=True)][1:]
     assert any(not one for one in own)
     every = ConformalLabels(model, confidence_level=0.8).conformalize(X[60:160], truth)
-    worst = [max(one, default=0.0) for one in own]
-    assert (every.threshold_, every.n_calibration_) == (sorted(worst)[math.ceil(100 * Fraction(8, 10)) - 1], 99)
+    worst = [max(one, default=0.0) for one in own[1:]]
+    assert (every.threshold_, every.n_calibration_) == (sorted(worst)[math.ceil(99 * Fraction(8, 10)) - 1], 98)
     share = ConformalLabels(model, confidence_level=0.8, control="share").conformalize(X[60:160], truth)
     candidates = {0.0, *itertools.chain(*own)}
     assert share.threshold_ == min(u for u in candidates if 99 / 100 * risk(u, own) + 1 / 100 <= 0.2)
@@ -473,3 +477,52 @@ def test_spans_that_cannot_be_calibrated_are_refused_by_name(tagger):
     illegal = [["I-A"] * len(x) for x in X]
     with pytest.raises(ValueError, match="y has 60 labellings or spans of probability 0"):
         ConformalSpans(tagger, scheme="runs").conformalize(X, illegal)
+
+
+def test_all_labels_are_covered_though_some_are_unknown(crf):
+    """A sequence with one known label says little about all of its labels, so that it does not count."""
+    few = [[label if t == 0 else None for t, label in enumerate(y)] for y in HELD.y]
+    alone = [len(y) == 1 for y in HELD.y]
+    sets = ConformalLabels(crf, confidence_level=0.8).conformalize(HELD.X, few)
+    assert sets.n_calibration_ == sum(alone)
+    share = ConformalLabels(crf, confidence_level=0.8, control="share").conformalize(HELD.X, few)
+    assert share.n_calibration_ == len(few)
+
+
+def test_single_precision_loses_no_tie():
+    """Of calibration data with many equal inputs, those whose score is the threshold are covered."""
+    rng = np.random.default_rng(5)
+    values, rows = rng.normal(size=(4, 3)).astype(np.float32), rng.integers(4, size=1299)
+    X, y = values[rows], (rng.random(1299) < np.array([0.2, 0.35, 0.7, 0.8])[rows]).astype(int)
+    model = KernelClassifier("rbf", C=1.0, random_state=0).fit(X[:300], y[:300])
+    for control in ("all", "share"):
+        sets = ConformalLabels(model, confidence_level=0.8, control=control).conformalize(X[300:], y[300:])
+        assert sets.predict_set(X[300:])[np.arange(999), y[300:]].mean() >= 0.8
+
+
+def test_another_fit_needs_another_threshold():
+    crf = ChainCRF("linear", C=1.0).fit(TRAIN.X, TRAIN.y)
+    for estimator in (crf, make_pipeline(PerToken(StandardScaler()), crf).fit(TRAIN.X, TRAIN.y)):
+        sets = ConformalLabels(estimator, confidence_level=0.8).conformalize(HELD.X, HELD.y)
+        pickle.loads(pickle.dumps(sets)).predict_set(NEW.X)
+        crf.fit(HELD.X, HELD.y)
+        with pytest.raises(ValueError, match="fitted again after conformalize"):
+            sets.predict_set(NEW.X)
+        sets.conformalize(HELD.X, HELD.y).predict_set(NEW.X)
+
+
+def test_segments_of_any_probability_are_found():
+    rng = np.random.default_rng(0)
+    labels = [np.repeat(rng.integers(2, size=2), 2) for _ in range(32)]
+    X = [(one[:, None] * 2.0 - 1) * np.ones((1, 2)) for one in labels]
+    wrong = [1 - one if i % 2 else one for i, one in enumerate(labels[8:])]
+    crf = SegmentCRF("linear", C=1e4).fit(X[:8], labels[:8])
+    sets = ConformalSpans(crf, confidence_level=0.8).conformalize(X[8:], wrong)
+    found = [{span[:3] for span in own} for own in sets.predict_set(X[8:])]
+    shares = [
+        np.mean([tuple(s) in own for s in spans(y.tolist(), "runs")]) for own, y in zip(found, wrong, strict=True)
+    ]
+    assert np.mean(shares) >= 0.8
+    everything = ConformalSpans(crf, confidence_level=0.99).conformalize(X[8:], wrong)
+    assert everything.threshold_ == math.inf
+    assert len(everything.predict_set(X[8:9])[0]) == 20

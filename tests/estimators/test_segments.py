@@ -287,3 +287,9 @@ def test_a_sequence_without_a_possible_segmentation_is_named():
     crf.fit([np.zeros((4, 1)), np.ones((4, 1))], [[0, 0, 1, 1]] * 2)
     with pytest.raises(InfeasibleSequenceError, match="sequence 1"):
         crf.predict([np.zeros((4, 1)), np.zeros((9, 1))])
+
+
+def test_an_entity_cannot_have_the_name_of_the_outside():
+    X, y = [np.eye(3), np.eye(3)], [["B-O", "I-O", "O"], ["B-P", "O", "O"]]
+    with pytest.raises(ValueError, match="tags of the type 'O'"):
+        SegmentCRF("linear", C=1.0).fit(X, y)

@@ -229,3 +229,14 @@ def test_routed_weights_reach_a_scorer():
     expected = [km.flat_accuracy(y[half], model.predict(X[half]), sample_weight=weight[half]) for half in halves]
     np.testing.assert_array_equal(found, expected)
     assert km.get_scorer("flat_accuracy") is not km.SCORERS["flat_accuracy"]
+
+
+def test_minus_one_is_missing_unless_it_is_a_class():
+    y, answers, p = [[-1, 1, 1, -1]], [[1, 1, 1, -1]], [np.array([[0.1, 0.9]] * 4)]
+    assert km.flat_accuracy(y, [[1, 1, 1, 1]]) == 1.0
+    assert km.flat_accuracy(y, answers) == 0.75
+    assert km.flat_accuracy([[-1, -2]], [[1, -2]]) == 0.5
+    assert km.flat_accuracy([["a", -1]], [["a", "b"]]) == 1.0
+    assert km.flat_f1(y, [[1, 1, 1, 1]], labels=[-1, 1], average=None, zero_division=0)[0] == 0.0
+    assert km.log_loss(y, p, [-1, 1]) == pytest.approx(sk.log_loss(y[0], p[0], labels=[-1, 1]))
+    assert km.bootstrap(y, answers, p, [-1, 1])["log_loss"].value == pytest.approx(km.log_loss(y, p, [-1, 1]))

@@ -176,3 +176,19 @@ def test_reliability_of_spans_by_hand():
     assert km.span_reliability([[1, 1, 2]], [[PredictedSpan(0, 2, 1, 0.5)]], n_bins=1).accuracy.tolist() == [1.0]
     with pytest.raises(ValueError, match="y_true has 2 sequences, and y_spans has 1"):
         km.span_reliability(y, found[:1])
+
+
+@pytest.mark.parametrize("average", ["micro", "macro", None])
+def test_runs_of_numbers_are_scored_like_those_of_names(average):
+    y_true, y_pred, names = [[0, 0, 1, 1, 2]], [[0, 0, 2, 2, 2]], ["a", "b", "c"]
+    named = [[[names[label] for label in own] for own in y] for y in (y_true, y_pred)]
+    for metric in (km.span_precision, km.span_recall, km.span_f1):
+        settings = {"scheme": "runs", "average": average, "zero_division": 0}
+        np.testing.assert_array_equal(metric(y_true, y_pred, **settings), metric(*named, **settings))
+    assert km.span_f1(y_true, y_pred, scheme="runs") == pytest.approx(0.4)
+    report = km.span_classification_report(y_true, y_pred, scheme="runs", output_dict=True, zero_division=0)
+    assert report["0"]["f1-score"] == 1.0
+
+
+def test_an_empty_label_is_a_run_like_any_other():
+    assert km.span_f1([["", "a"]], [["", "b"]], scheme="runs") == pytest.approx(0.5)

@@ -51,7 +51,7 @@ def _enough(found: SegmentDistribution, threshold: float, n_best: int | None) ->
 
     If `n_best` is given, segments are found from the most probable on, until every sequence has enough of them.
     """
-    least = max(threshold, LEAST) if n_best is None else max(threshold, 0.5)
+    least = max(threshold, np.finfo(np.float64).tiny) if n_best is None else max(threshold, 0.5)
     while True:
         table = _probable(found, least)
         if n_best is None or least <= max(threshold, LEAST):

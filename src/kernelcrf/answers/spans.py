@@ -29,8 +29,9 @@ from kernelcrf.answers.certified import CertifiedLabels
 from kernelcrf.arrays import Array, Flags, Floats, Places, UserData
 from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.readers.containers import read_labels, read_list
+from kernelcrf.readers.missing_labels import missing_among
 from kernelcrf.readers.schemes import RUNS, SCHEMES, SpanRules, scheme_of, spans
-from kernelcrf.validation import either, nothing, one_of, real, shown, whole
+from kernelcrf.validation import either, is_whole, nothing, one_of, real, shown, whole
 
 SPAN_SCHEME = either(one_of(*SCHEMES, RUNS), nothing)
 THRESHOLD = either(real(least=0.0, most=1.0), nothing)
@@ -86,10 +87,10 @@ def read_spans(found: ChainDistribution, rules: SpanRules, given: UserData) -> S
             if isinstance(span, str) or not isinstance(span, Sequence) or len(span) < 3:
                 raise ValueError(f"spans[{i}] has {shown(span)}: expected tuples (start, end, label)")
             start, end, label = span[:3]
-            if not 0 <= start < end <= lengths[i]:
+            if not (is_whole(start) and is_whole(end) and 0 <= start < end <= lengths[i]):
                 raise ValueError(
-                    f"spans[{i}] has the span {shown(tuple(span))}: expected 0 <= start < end <= {lengths[i]}, the "
-                    "number of tokens of the sequence"
+                    f"spans[{i}] has the span {shown(tuple(span))}: expected integers 0 <= start < end <= "
+                    f"{lengths[i]}, the number of tokens of the sequence"
                 )
             if label not in number:
                 raise ValueError(
@@ -138,15 +139,22 @@ def right_spans(
 ) -> tuple[Floats, Flags]:
     """Return the probabilities of all predicted spans, and whether each is a span of the true labels.
 
+    Sequences with missing labels are left out.
+
     scheme : the tagging scheme of the labels; None means "lenient" if they look like tags, and "runs" otherwise.
     """
     rows = [read_labels(own, f"y_true[{i}]") for i, own in enumerate(read_list(y_true, "y_true"))]
     if len(rows) != len(predicted):
         raise ValueError(f"y_true has {len(rows)} sequences, and y_spans has {len(predicted)}: expected equally many")
-    scheme = scheme_of([label for own in rows for label in own], scheme)
-    true = [set(spans(own, scheme, name=f"y_true[{i}]")) for i, own in enumerate(rows)]
-    right = [span[:3] in known for own, known in zip(predicted, true, strict=True) for span in own]
-    return np.array([span.probability for own in predicted for span in own], np.float64), np.array(right, bool)
+    is_missing = missing_among(label for own in rows for label in own)
+    scheme = scheme_of([label for own in rows for label in own if not is_missing(label)], scheme)
+    p, right = list[float](), list[bool]()
+    for i, (labels, own) in enumerate(zip(rows, predicted, strict=True)):
+        if not any(map(is_missing, labels)):
+            true = set(spans(labels, scheme, name=f"y_true[{i}]"))
+            p += [span.probability for span in own]
+            right += [span[:3] in true for span in own]
+    return np.array(p, np.float64), np.array(right, bool)
 
 
 def span_probabilities(found: ChainDistribution, rules: SpanRules, table: SpanTable) -> Floats:

@@ -203,6 +203,7 @@ class CRF(ValidatedEstimator):
         scores = {} if X_dev is None else held_out_scores(crf, _plain(X_dev), y_dev)
         if self.model_filename is not None:
             write_model(to_crfsuite(crf.model_), self.model_filename)
+        self.__dict__.pop("_read_from", None)
         self.__dict__.update(_tagger=Tagger(crf), training_log_=TrainingLog.of(crf, scores))
         return self
 
@@ -233,10 +234,10 @@ class CRF(ValidatedEstimator):
     @property
     def tagger_(self) -> Tagger:
         """Return the tagger of the fitted model, or of the file `model_filename` if `fit` was not called."""
-        if "_tagger" not in vars(self):
+        if vars(self).get("_read_from", self.model_filename) != self.model_filename or "_tagger" not in vars(self):
             if self.model_filename is None or not Path(self.model_filename).is_file():
                 raise AttributeError("this CRF is not fitted: call fit, or pass the file of a model as model_filename")
-            self._tagger = Tagger(ChainCRF.from_crfsuite(self.model_filename))
+            self._tagger, self._read_from = Tagger(ChainCRF.from_crfsuite(self.model_filename)), self.model_filename
         return self._tagger
 
     @property

@@ -25,7 +25,8 @@ from kernelcrf.estimators.multilabel import MultiLabelCRF
 from kernelcrf.estimators.parameters import ValidatedEstimator
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.readers.containers import Ragged, read_groups
-from kernelcrf.readers.labels import UNKNOWN, LabelReader, flat_labels
+from kernelcrf.readers.labels import LabelReader, flat_labels
+from kernelcrf.readers.missing_labels import UNKNOWN
 from kernelcrf.validation import SHARE, Constraint, Parameter, either, one_of
 
 
@@ -66,8 +67,15 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
                 "sets of spans, that has a span"
             )
         units = np.searchsorted(kept, groups[samples])
-        self.__dict__.update(threshold_=self._threshold(scores, units, len(kept)), n_calibration_=len(kept))
+        threshold = self._threshold(scores, units, len(kept))
+        self.__dict__.update(threshold_=threshold, n_calibration_=len(kept), _calibrated=self._fitted)
         return self
+
+    @property
+    def _fitted(self) -> Any:
+        """Return the object that another fit of the estimator replaces."""
+        model = self.estimator[-1] if isinstance(self.estimator, Pipeline) else self.estimator
+        return getattr(model, "model_", getattr(model, "estimator_", None))
 
     def _threshold(self, scores: Floats, units: Ints, n: int) -> float:
         if self.control == "share":
@@ -100,6 +108,11 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
             raise NotFittedError(
                 f"this {type(self).__name__} has no threshold yet: call conformalize(X, y) before predict_set(X)"
             )
+        if self._fitted is not self._calibrated:
+            raise ValueError(
+                "the estimator was fitted again after conformalize, so that the threshold is that of another model: "
+                "call conformalize(X, y) again"
+            )
 
     @property
     def classes_(self) -> Array:
@@ -131,7 +144,7 @@ class ConformalLabels(Conformal):
     threshold_ : a label is in a set if its probability is at least 1 - threshold_. It is infinite if there are too few
         calibration data for the level, and then sets have all labels.
     n_calibration_ : the number of sequences or groups that determined the threshold, without sequences that have no
-        known label.
+        known label. With control="all", sequences in which a label is missing are left out, too.
     classes_ : the labels, in the order of the columns of the sets.
 
     Examples
@@ -168,16 +181,19 @@ class ConformalLabels(Conformal):
         self._check_is_conformalized()
         model, X = self._open(X)
         p, least = model.predict_proba(X), least_probability(self.threshold_)
-        return Ragged(one >= least for one in p) if isinstance(p, list) else p >= least
+        return Ragged(one.astype(np.float64) >= least for one in p) if isinstance(p, list) else p.astype(float) >= least
 
     def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:
         p = model.predict_proba(X)
         n, is_flat = len(p), not isinstance(p, list)
         truth, samples = read_truth(model, y, np.ones(n, int) if is_flat else [len(one) for one in p], is_flat)
         rows, columns = np.nonzero(truth == 1)
-        known = (truth != UNKNOWN).any(axis=1)
-        p = p if is_flat else np.concatenate([np.empty((0, truth.shape[1])), *p])
-        return 1 - p[rows, columns], samples[rows], np.bincount(samples[known], minlength=n) > 0
+        p = np.asarray(p if is_flat else np.concatenate([np.empty((0, truth.shape[1])), *p]), np.float64)
+        counted = np.bincount(samples[(truth != UNKNOWN).any(axis=1)], minlength=n) > 0
+        if self.control == "all":
+            counted &= np.bincount(samples[(truth == UNKNOWN).any(axis=1)], minlength=n) == 0
+            rows, columns = rows[counted[samples[rows]]], columns[counted[samples[rows]]]
+        return 1 - p[rows, columns], samples[rows], counted
 
 
 def read_truth(model: Any, y: UserData, lengths: list[int] | Ints, is_flat: bool) -> tuple[Array, Ints]:

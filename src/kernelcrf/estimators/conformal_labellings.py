@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from kernelcrf.answers.conformal import ROUNDING, LabellingSet
+from kernelcrf.answers.conformal import SLACK, LabellingSet
 from kernelcrf.arrays import Flags, Floats, Ints, UserData
 from kernelcrf.estimators.conformal import Conformal, estimator_with, read_truth
 from kernelcrf.readers.containers import Ragged
-from kernelcrf.readers.labels import UNKNOWN
+from kernelcrf.readers.missing_labels import UNKNOWN
 from kernelcrf.validation import SHARE, either, stacklevel_of_user, whole
 
 # The number of labellings that are decoded first; it is doubled for sequences whose sets have more.
@@ -79,7 +79,7 @@ class ConformalLabellings(Conformal):
         """
         self._check_is_conformalized()
         self._validate_params("max_size")
-        (model, X), lowest = self._open(X), -self.threshold_ - ROUNDING
+        (model, X), lowest = self._open(X), -self.threshold_ - SLACK * max(self.threshold_, 1.0)
         size = min(FIRST_SIZE, self.max_size + 1)
         ranked = list(model.decode(X, n_best=size))
 

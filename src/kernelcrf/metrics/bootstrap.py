@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelcrf.arrays import Floats, UserData
-from kernelcrf.metrics.pairs import is_missing, pair
+from kernelcrf.metrics.pairs import pair
 from kernelcrf.metrics.probabilities import BINS, confidence_bins
-from kernelcrf.readers.containers import read_labels, read_list
+from kernelcrf.readers.containers import is_missing_value, read_labels, read_list
 from kernelcrf.readers.schemes import SCHEME, spans
 from kernelcrf.validation import LARGEST_SEED, SHARE, SIZE, Parameter, either, nothing, validated, whole
 
@@ -149,7 +149,7 @@ def _probability_sums(
     m = len(y_true)
     sums = {name: np.zeros(m) for name in ("said", "loss", "squares")} | {"bins": np.zeros((m, n_bins))}
     for i, (labels, proba) in enumerate(zip(y_true, y_proba, strict=True)):
-        known = [t for t, label in enumerate(labels) if not is_missing(label) and label in code]
+        known = [t for t, label in enumerate(labels) if not is_missing_value(label) and label in code]
         P = np.asarray(proba, np.float64)[known]
         P = P / P.sum(axis=1, keepdims=True)
         y, rows = np.array([code[labels[t]] for t in known], np.intp), np.arange(len(known))

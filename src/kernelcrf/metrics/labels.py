@@ -73,7 +73,7 @@ def flat_f1(
     >>> flat_f1([["a", "b"], ["a"]], [["a", "a"], ["a"]], average=None)
     array([0.8, 0. ])
     """
-    codes = encode(*pair(y_true, y_pred, sample_weight).flat(), () if labels is None else labels)
+    codes = encode(*pair(y_true, y_pred, sample_weight, classes=labels).flat(), () if labels is None else labels)
     numbers = [codes.code[label] for label in (codes.code if labels is None else labels)]
     f1: ScoreValue = codes.apply(metrics.f1_score, labels=numbers, average=average, zero_division=zero_division)
     return f1
@@ -100,7 +100,7 @@ def flat_classification_report(
     >>> report["a"]["recall"], report["b"]["recall"]
     (1.0, 0.0)
     """
-    codes = encode(*pair(y_true, y_pred, sample_weight).flat(), () if labels is None else labels)
+    codes = encode(*pair(y_true, y_pred, sample_weight, classes=labels).flat(), () if labels is None else labels)
     shown = list(codes.code if labels is None else labels)
     return codes.apply(
         metrics.classification_report,
@@ -149,17 +149,19 @@ def _encode_spans(y_true: UserData, y_pred: UserData, scheme: str, sample_weight
     does not change the scores, so that they are never empty.
     """
     pairs = pair(y_true, y_pred, sample_weight)
-    # "" means no span; it becomes 0 because it sorts before the types of spans, which are not empty.
-    true, pred, counts = [""], [""], []
+    true, pred, counts = list[Hashable]([None]), list[Hashable]([None]), []
     for i, both in enumerate(zip(pairs.true, pairs.pred, strict=True)):
         named = zip(both, (f"y_true[{i}]", f"y_pred[{i}]"), strict=True)
         was, said = ({(s.start, s.end): s.label for s in spans(tags, scheme, name=name)} for tags, name in named)
         extents = sorted(was.keys() | said.keys())
-        true += [was.get(extent, "") for extent in extents]
-        pred += [said.get(extent, "") for extent in extents]
+        true += [was.get(extent) for extent in extents]
+        pred += [said.get(extent) for extent in extents]
         counts.append(len(extents))
     weight = pairs.repeat_weight(counts)
-    return encode(true, pred, None if weight is None else np.concatenate([[1.0], weight]))
+    types = encode({*true, *pred} - {None}, (), None).code
+    code = {None: 0} | {label: 1 + number for label, number in types.items()}
+    weight = None if weight is None else np.concatenate([[1.0], weight])
+    return Codes(code, [code[label] for label in true], [code[label] for label in pred], weight)
 
 
 def _score(metric: Callable[..., Any], codes: Codes, average: str | None, zero_division: ZeroDivision) -> ScoreValue:
@@ -268,7 +270,7 @@ def span_classification_report(
     return codes.apply(
         metrics.classification_report,
         labels=range(1, 1 + len(types)),
-        target_names=types,
+        target_names=[str(label) for label in types],
         digits=digits,
         output_dict=output_dict,
         zero_division=zero_division,

@@ -1,7 +1,8 @@
 """Pair true labels with predictions; all metrics are computed from these pairs.
 
-A prediction is a label, or a row of probabilities. Tokens whose true label is missing (None or -1) are dropped, so that
-the tokens before and after a dropped token become neighbours.
+A prediction is a label, or a row of probabilities. Tokens whose true label is missing are dropped, so that the tokens
+before and after a dropped token become neighbours. Missing are None, pandas.NA, and -1 if all other labels, true and
+predicted, are strings or integers >= 0.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from kernelcrf.arrays import Floats, UserData
-from kernelcrf.readers.containers import is_missing_value, read_labels, read_list
+from kernelcrf.readers.containers import read_labels, read_list
 from kernelcrf.readers.labels import check_same_type
+from kernelcrf.readers.missing_labels import missing_among
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
 
@@ -44,18 +45,28 @@ class Pairs:
         return list(chain.from_iterable(self.true)), list(chain.from_iterable(self.pred)), weight
 
 
-def pair(y_true: UserData, y_pred: UserData, sample_weight: UserData, name: str = "y_pred") -> Pairs:
+def pair(
+    y_true: UserData,
+    y_pred: UserData,
+    sample_weight: UserData,
+    name: str = "y_pred",
+    classes: Iterable[Hashable] | None = None,
+) -> Pairs:
     """Check true labels and predictions, and drop tokens without a true label.
 
     name : the name of the argument with the predictions, which error messages show.
+    classes : labels that may be true; -1 is not missing if it is one of them.
     """
     y_true, y_pred = read_list(y_true, "y_true", SEQUENCES), read_list(y_pred, name, SEQUENCES)
     if len(y_true) != len(y_pred):
         raise ValueError(f"{name} has {len(y_pred)} sequences and y_true has {len(y_true)}: expected the same number")
+    given = [_tokens(labels, f"y_true[{i}]") for i, labels in enumerate(y_true)]
+    answers = [_tokens(said, f"{name}[{i}]") for i, said in enumerate(y_pred)]
+    predicted = chain.from_iterable(answers if name == "y_pred" else [])
+    is_missing = missing_among(chain.from_iterable(given), chain(predicted, () if classes is None else classes))
     true: list[list[Hashable]] = []
     pred: list[list[Any]] = []
-    for i, (labels, said) in enumerate(zip(y_true, y_pred, strict=True)):
-        labels, said = _tokens(labels, f"y_true[{i}]"), _tokens(said, f"{name}[{i}]")
+    for i, (labels, said) in enumerate(zip(given, answers, strict=True)):
         if len(labels) != len(said):
             raise ValueError(
                 f"{name}[{i}] has {len(said)} tokens and y_true[{i}] has {len(labels)}: expected the same number"
@@ -74,11 +85,6 @@ def pair(y_true: UserData, y_pred: UserData, sample_weight: UserData, name: str 
             "sample_weight is 0 for every sequence with a known label: expected at least one weight above 0"
         )
     return Pairs(true, pred, weight)
-
-
-def is_missing(label: object) -> bool:
-    """Return whether a true label is missing: None, pandas.NA, or the integer -1."""
-    return is_missing_value(label) or (isinstance(label, Integral) and label == -1)
 
 
 @dataclass(frozen=True, eq=False)

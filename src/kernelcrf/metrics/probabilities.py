@@ -197,7 +197,7 @@ def _read(
     if len(code) != len(names) or len(names) < 2:
         raise ValueError(f"classes={shown(names)}: expected two or more distinct labels, one per column of y_proba")
     proba = [_rows(P, i, len(names)) for i, P in enumerate(read_list(y_proba, "y_proba"))]
-    pairs = pair(y_true, proba, sample_weight, name="y_proba")
+    pairs = pair(y_true, proba, sample_weight, name="y_proba", classes=names)
     for i, labels in enumerate(pairs.true):
         if (unknown := next((label for label in labels if label not in code), None)) is not None:
             raise ValueError(

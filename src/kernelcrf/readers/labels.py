@@ -27,13 +27,13 @@ from kernelcrf.arrays import Array, Flags, Labels, UserData
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.containers import DATES, Ragged, is_missing_value, object_array, read_labels, read_list
+from kernelcrf.readers.missing_labels import UNKNOWN, is_minus_one, minus_one_is_free
 from kernelcrf.validation import shown, shown_list, stacklevel_of_user
 
 SETS = (set, frozenset)
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 # The type of the classes for each of NumPy's letters for kinds of dtypes.
 TYPES = {"b": "bool", "i": "int64", "u": "uint64", "f": "float64", "U": "str", "O": "object"}
-UNKNOWN = -1
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class LabelReader:
             _check_labels(labels, "classes")
         else:
             labels = dict.fromkeys(seen)
-            if UNKNOWN in labels and _minus_one_is_free(label for label in labels if label != UNKNOWN):
+            if UNKNOWN in labels and minus_one_is_free(label for label in labels if label != UNKNOWN):
                 del labels[UNKNOWN]
         reader = cls(_sort_labels(list(labels)))
         if not any(label in reader._index for label in seen):
@@ -148,11 +148,10 @@ class LabelReader:
 
     @cached_property
     def _minus_one_is_missing(self) -> bool:
-        return _minus_one_is_free(self._index)
+        return minus_one_is_free(self._index)
 
     def _is_missing(self, label: UserData) -> bool:
-        is_minus_one = isinstance(label, int | np.integer) and label == UNKNOWN
-        return is_missing_value(label) or (is_minus_one and self._minus_one_is_missing)
+        return is_missing_value(label) or (is_minus_one(label) and self._minus_one_is_missing)
 
     def _encode_partial(self, tokens: Sequence[UserData], chains: Chains) -> tuple[Labels, Flags]:
         labels = np.full(len(tokens), UNKNOWN, np.int32)
@@ -260,11 +259,6 @@ def _check_labels(labels: Iterable[UserData], name: str) -> None:
                 f"{name} has {shown(label)} as a label: expected a value that equals itself, which NaN does not; "
                 "for a token without a label, pass None instead of its label or of its whole set of labels"
             )
-
-
-def _minus_one_is_free(labels: Iterable[UserData]) -> bool:
-    """Return whether all labels are strings or integers >= 0, so that -1 can mean a missing label."""
-    return all(isinstance(label, str) or (isinstance(label, int | np.integer) and label >= 0) for label in labels)
 
 
 def _sort_labels(labels: list[UserData]) -> Array:

@@ -64,6 +64,11 @@ class SegmentLabels:
         if not are_spans(labels):
             every = np.ones(len(labels), bool)
             return cls(classes, labels, np.arange(len(labels)), every, every)
+        if any(label[1:] == f"-{OUTSIDE}" for label in labels):
+            raise ValueError(
+                f"y has tags of the type {OUTSIDE!r}, such as 'B-{OUTSIDE}': expected another name, because the tag "
+                f"{OUTSIDE!r} means that a token is outside of all segments"
+            )
         types = list(dict.fromkeys(_type(label) for label in labels))
         of_class = np.array([types.index(_type(label)) for label in labels])
         letters = [label[0] for label in labels]
