@@ -28,6 +28,8 @@ def test_a_row_is_a_token(tmp_path):
     columns = {"features": [["w=a"], ["w=b"], ["w=a"]], "labels": ["x", "y", "x"], "of": [7, 7, 9]}
     (found,) = parts(tmp_path, columns, sequence="of")
     assert found.lengths.tolist() == [2, 1]
+    with pytest.raises(FormatError, match="'of' has nulls"):
+        parts(tmp_path, columns | {"of": [2**60, None, 2**60 + 1]}, sequence="of")
     (empty,) = parts(tmp_path, {name: pa.array([], pa.list_(pa.string())) for name in columns}, sequence="of")
     assert len(empty) == 0
 

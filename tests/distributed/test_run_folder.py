@@ -54,6 +54,11 @@ def test_labels_of_another_model_are_not_taken_for_those_of_this_one(one, other,
     assert labels(tmp_path / "new") == [["X", "Y"], ["Y"], ["Y", "X"]]
 
 
+def test_predictions_do_not_replace_a_column_that_is_kept(one, source, tmp_path):
+    with pytest.raises(ValueError, match=r"keep=\['labels'\] has 'labels'"):
+        tag_parquet(one, source, tmp_path / "out", keep=["labels"], engine=ENGINE)
+
+
 def test_a_run_with_other_options_or_another_source_is_another_run(one, source, tmp_path):
     tag_parquet(one, source, tmp_path / "out", engine=ENGINE)
     with pytest.raises(FormatError, match="which differs in its options:"):

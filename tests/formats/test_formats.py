@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcrf.formats import FormatError, Record, format_of, read, read_batches, write
+from kernelcrf.formats import FormatError, Record, columns, format_of, read, read_batches, write
 from kernelcrf.persistence import whole_file
 
 COLUMNS = "The DT B-NP\ndog NN I-NP\n\nbarks VBZ B-VP\n"
@@ -314,3 +314,13 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         write(tmp_path / "a.txt", [*RECORDS["text"], *RECORDS["names"]])
     assert (tmp_path / "a.txt").read_bytes() == before
     assert os.listdir(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("word", ["a\tb", "a\nb", "a\rb", ""])
+def test_words_that_cannot_be_cells_are_refused_by_columns(word):
+    """Words of other formats may have tabs and line ends, which would make further cells and tokens."""
+    record = Record("text", [["x", "N"], [word, "V"]], None, ["x", word], "here")
+    with pytest.raises(FormatError, match=r"here: .* cannot be written as a cell"):
+        columns.lines_of(record, [["A", "B"]])
+    fine = Record("text", [["x", "N"], ["New York", "V"]], None, ["x", "New York"], "here")
+    assert list(columns.lines_of(fine, [["A", "B"]])) == ["x\tN\tA", "New York\tV\tB"]

@@ -20,6 +20,7 @@ from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
 from kernelcrf.formats.parquet import open_parquet
 from kernelcrf.models.base import model_digest
 from kernelcrf.persistence import PathLike
+from kernelcrf.validation import shown
 
 __all__ = ["TaggingReport", "read_parquet", "tag_parquet"]
 
@@ -142,6 +143,12 @@ def tag_parquet(
     >>> pq.read_table("labelled").column("labels").to_pylist()[:2]
     [['A', 'B'], ['B']]
     """
+    written = ["labels", *(["probabilities"] if probabilities else [])]
+    if taken := [name for name in written if name in keep]:
+        raise ValueError(
+            f"keep={shown(list(keep))} has {taken[0]!r}, which the result has for the predictions: rename the column "
+            "of the source, or omit it"
+        )
     cluster = current_cluster() if engine is None else engine
     filesystem, files = _files(source)
     parts = _parts(filesystem, files, None, sequence)

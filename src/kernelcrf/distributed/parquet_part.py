@@ -65,6 +65,11 @@ class ParquetPart:
                 lengths, inputs = self._flatten(inputs)
                 weights = table.column(WEIGHT).to_numpy() if WEIGHT in wanted else None
             else:
+                if table.column(self.sequence).null_count:
+                    raise FormatError(
+                        f"{self.path}: the column {self.sequence!r} has nulls: expected the name of a sequence in each "
+                        "row"
+                    )
                 lengths, ends = _find_runs(table.column(self.sequence).to_numpy())
             X = self._read_vectors(inputs) if names == ["vectors"] else self._read_names(inputs)
             y = None if self.labels is None else self._read_labels(table.column(self.labels), lengths)

@@ -65,7 +65,7 @@ def lines_of(record: Record, extra: Iterable[Sequence[object]]) -> Iterator[str]
     elif isinstance(record.raw, list):
         separator, known = ("\t" if "\t" in record.raw[0] else " "), record.raw
     else:
-        known = ["\t".join(row) for row in record.x]
+        columns = [*map(list, zip(*record.x, strict=True)), *columns]
     # Millions of lines have the same few labels, so each distinct cell is checked once.
     for cell in {cell for column in columns for cell in column}:
         if not cell or separator in cell or set(cell) & set("\t\n\r"):
