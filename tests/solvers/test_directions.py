@@ -1,5 +1,7 @@
 """What each solver does in one step, beside dense matrices; and the record that all of them keep."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -122,6 +124,17 @@ def test_the_record_keeps_the_best_point_and_the_greatest_bound(objective):
     assert (solution.n_iter, solution.status) == (3, "stalled")
     assert (solution.certificate.objective, solution.certificate.lower_bound) == (min(values), bounds[-1])
     assert all(0 <= record.seconds < 60 for record in progress.history)
+
+
+def test_bounds_of_moved_scores_do_not_enter_the_certificate(objective):
+    """Neither does one that a moved point gives, if the best point is another one."""
+    start = objective.evaluate(np.zeros(objective.layout.size))
+    moved = replace(start, value=start.value + 1e-9, lower_bound=start.value, is_moved=True)
+    progress = Progress(objective, 1e-4, 5)
+    for at in (start, moved):
+        progress.observe(at, 0.0)
+    assert progress.solution("optimal").certificate.lower_bound == start.lower_bound
+    assert progress.history[-1].lower_bound == start.lower_bound
 
 
 def test_without_a_point_an_interrupt_is_an_interrupt(objective):

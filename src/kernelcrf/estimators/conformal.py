@@ -181,7 +181,9 @@ class ConformalLabels(Conformal):
         self._check_is_conformalized()
         model, X = self._open(X)
         p, least = model.predict_proba(X), least_probability(self.threshold_)
-        return Ragged(one.astype(np.float64) >= least for one in p) if isinstance(p, list) else p.astype(float) >= least
+        # Single precision would round the bound.
+        least = np.float64(least)
+        return Ragged(one >= least for one in p) if isinstance(p, list) else p >= least
 
     def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:
         p = model.predict_proba(X)

@@ -1,8 +1,8 @@
 """Pair true labels with predictions; all metrics are computed from these pairs.
 
 A prediction is a label, or a row of probabilities. Tokens whose true label is missing are dropped, so that the tokens
-before and after a dropped token become neighbours. Missing are None, pandas.NA, and -1 if all other labels, true and
-predicted, are strings or integers >= 0.
+before and after a dropped token become neighbours. None and pandas.NA are missing labels. So is -1, if all other
+labels, true and predicted, are strings or integers >= 0.
 """
 
 from __future__ import annotations

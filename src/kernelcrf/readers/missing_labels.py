@@ -1,4 +1,4 @@
-"""Which labels are missing: None, pandas.NA and, if it cannot be a class, -1.
+"""Decide which labels are missing: None, pandas.NA and, if it cannot be a class, -1.
 
 scikit-learn marks missing labels by -1. This is possible if all classes are strings or integers >= 0; otherwise -1 is a
 label like any other.

@@ -166,11 +166,14 @@ class Progress:
         """
         assert self.best is not None
         if self.best.is_moved:
-            at = self.best = self.objective.evaluate(self.best.theta, curvature=curvature)
-            self._check(at)
+            self.best = self.objective.evaluate(self.best.theta, curvature=curvature)
+            self._check(self.best)
             self.passes += 1
-            self.lower_bound = self.sure_bound = max(self.sure_bound, at.lower_bound)
-            self.history[-1] = self._record(at, self.history[-1].step)
+            self.sure_bound = max(self.sure_bound, self.best.lower_bound)
+        elif self.lower_bound == self.sure_bound:
+            return self.best
+        self.lower_bound = self.sure_bound
+        self.history[-1] = self._record(self.best, self.history[-1].step)
         return self.best
 
     def _record(self, at: Evaluation, step: float) -> Record:
