@@ -865,3 +865,6 @@ def test_what_an_update_cannot_be_combined_with(folder):
         result = run("fit", folder / "test.txt", folder / "x.kcrf", "--prior", folder / "chunks.kcrf", option, "file")
         assert f"cannot be combined with {option}" in result.stderr
     assert "expected" in fails(run("fit", folder / "test.txt", folder / "x.kcrf", "--prior", folder / "train.txt"))
+    ChainCRF("linear").fit([[["a"], ["b"]]], [["B-NP", "O"]]).save(folder / "bare.kcrf")
+    result = run("fit", folder / "test.txt", folder / "x.kcrf", "--prior", folder / "bare.kcrf")
+    assert "has no templates, but" in result.stderr

@@ -425,3 +425,13 @@ def test_what_earlier_data_do_not_say_has_the_precision_of_C(seed):
     assert new.certificate_.status == "optimal"
     assert new.certificate_.lower_bound <= reachable
     assert new.certificate_.objective <= reachable * (1 + 1e-4)
+
+
+def test_an_update_does_not_lose_the_constraints_of_its_prior():
+    X, y = [["a", "b"]] * 3, [["B-X", "I-X"], ["O", "B-X"], ["B-X", "O"]]
+    X = [[{"w": word} for word in words] for words in X]
+    old = ChainCRF("linear", constraints="BIO").fit(X, y)
+    with pytest.raises(ValueError, match="constraints=None, but the prior was fitted with constraints"):
+        ChainCRF("linear", prior=old).fit(X, y)
+    new = ChainCRF("linear", prior=old, constraints="BIO").fit(X, y)
+    assert new.log_prob(X[:1], [["O", "I-X"]])[0] == -np.inf

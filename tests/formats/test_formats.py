@@ -60,6 +60,8 @@ def test_the_number_of_columns_says_whether_there_are_labels(tmp_path):
         ("a.txt", b"", "a.txt: the file has no sequence"),
         ("a.txt", b"\n\n \n", "a.txt: the file has no sequence"),
         ("a.txt", b"word\n", "expected at least 2 cells"),
+        ("a.txt", b"a O\nb\tc O\n", "line 2: the line .* has a tab, but the first line has none"),
+        ("a.txt", b"a O\rb O\r\rc O\r", "line 1: the line has a carriage return before its end"),
         (
             "a.txt.gz",
             gzip.compress(COLUMNS.encode() * 99, mtime=0)[:-20],
@@ -225,6 +227,23 @@ def test_an_archive_that_does_not_fit_together_is_named(tmp_path):
         np.savez(tmp_path / "a.npz", **arrays)
         with pytest.raises(FormatError, match=message):
             list(read(tmp_path / "a.npz"))
+
+
+def test_byte_strings_of_an_archive_are_text(tmp_path):
+    words = np.char.encode(["The", "Größe"], "utf-8")
+    arrays = {"X": np.ones((2, 1)), "lengths": np.array([2])}
+    np.savez(tmp_path / "a.npz", **arrays, tokens=words, y=np.array([b"DT", b"NN"]))
+    (found,) = read(tmp_path / "a.npz")
+    assert (found.tokens, found.labels) == (["The", "Größe"], ["DT", "NN"])
+    np.savez(tmp_path / "a.npz", **arrays, y=np.array([b"DT", b"\xff"]))
+    with pytest.raises(FormatError, match="y has byte strings that are not UTF-8"):
+        list(read(tmp_path / "a.npz"))
+
+
+def test_json_keeps_entries_that_kernelcrf_does_not_use(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"id": "s1", "tokens": ["a"], "labels": ["O"]}\n')
+    write(tmp_path / "b.jsonl", read(tmp_path / "a.jsonl"))
+    assert json.loads((tmp_path / "b.jsonl").read_text()) == {"id": "s1", "tokens": ["a"], "labels": ["O"]}
 
 
 class Pipe(io.RawIOBase):

@@ -3,6 +3,7 @@
 import tracemalloc
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -166,6 +167,11 @@ def test_names_that_become_equal_are_added_up(tmp_path):
         write(tmp_path / name, [one("features", [token, ["x", "x"]], ["A", "B"])])
         (record,) = read(tmp_path / name)
         assert list(map(counts, record.x)) == [{"a:b": 2.5}, {"x": 2}]
+
+
+def test_parquet_has_no_null_as_a_weight(tmp_path):
+    write(tmp_path / "a.parquet", [one("features", NAME, ["A"]), one("features", NAME, ["A"], weight=2.0)])
+    assert pq.read_table(tmp_path / "a.parquet")["weight"].to_pylist() == [1.0, 2.0]
 
 
 def test_a_sequence_without_labels_comes_back_without_labels(tmp_path):

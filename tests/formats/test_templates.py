@@ -115,5 +115,12 @@ def test_what_is_wrong_is_named_with_its_line(text, message):
         Templates(text, 2, "mine")
 
 
+def test_words_that_begin_with_a_line_end_are_words():
+    templates = Templates("U:w=%x[0,0]\nU:before=%x[-1,0]\nU:shape=%s[0,0]", 1)
+    assert templates.features([[["\n_B-1"], ["\nA"]]]) == [
+        [["U:w=\n_B-1", "U:before=_B-1", "U:shape=\n_X-0"], ["U:w=\nA", "U:before=\n_B-1", "U:shape=\nX"]]
+    ]
+
+
 def test_shapes():
     assert [shape(word) for word in ("McGraw-42", "", "U.S.", "ñandú", "北京")] == ["XxXx-0", "", "X.X.", "x", "x"]

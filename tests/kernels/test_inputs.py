@@ -196,6 +196,19 @@ def test_rbf_in_float32_keeps_near_duplicates_apart_at_any_scale(scale):
     np.testing.assert_allclose(InputKernel("rbf", gamma=1.0).gram(sp.csr_array(X)), exact, atol=3e-5)
 
 
+@pytest.mark.parametrize("types", [(np.float32, np.float64), (np.float64, np.float32)])
+def test_rbf_of_two_precisions_is_that_of_the_finer(types):
+    rng = np.random.default_rng(0)
+    X, Y = (rng.normal(size=(30, 8)).astype(dtype) * 30 for dtype in types)
+    Y[:30] += X - Y + 0.1 * rng.normal(size=X.shape)
+    kernel = InputKernel("rbf", gamma=1.0)
+    exact = pairwise.rbf_kernel(X.astype(float), Y.astype(float), gamma=1.0)
+    out = np.empty((30, 30))
+    kernel.against(Y, X.dtype)(X, out)
+    for found in (kernel.gram(X, Y), out):
+        np.testing.assert_allclose(found, exact, atol=1e-9)
+
+
 @pytest.mark.parametrize("name", [name for name in KERNELS if name != "callable"])
 def test_config_goes_through_json(name):
     kernel = KERNELS[name]

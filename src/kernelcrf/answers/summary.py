@@ -87,15 +87,13 @@ def _choice_of_C(crf: BaseEstimator) -> dict[str, str]:
     """Return the entry of the summary that says how C was chosen, or why it was not; it is empty if C was given or is
     not known.
     """
-    if np.isnan(crf.C_):
+    # The C of an update is that of its prior, or chosen on held-out sequences.
+    if np.isnan(crf.C_) or crf.model_.has_prior:
         return {}
     kept = crf.metadata_.get(CHOICE_OF_C)
     # A later fit in Python may have had another C.
     noted = kept if isinstance(kept, dict) and kept.get("C") == crf.C_ else {}
     if isinstance(crf.C, str):
-        if crf.model_.has_prior:
-            # The C of an update is that of its prior, or chosen on held-out sequences.
-            return {}
         if crf.C == "auto" and "because" in noted:
             return {"C is 1 because": str(noted["because"])}
         return {"C chosen by": RULES_OF_C[crf.C]} if crf.C in RULES_OF_C else {}

@@ -73,7 +73,7 @@ def fit(
     records = list(read(data, format))
     y = labels_of(records, "labels for training")
     before = None if prior is None else _read_prior(prior, templates, dev)
-    made = (None if before is None else Templates.of(before)) or read_templates(records[0], templates)
+    made = read_templates(records[0], templates) if before is None else _templates_of(before, records[0], prior)
     parameters = named | {"prior": before} | _read_settings(settings or [])
     _check_kernels(parameters, records[0])
     if model.endswith(SUFFIX):
@@ -135,6 +135,17 @@ def _read_prior(prior: str, templates: str | None, dev: str | None) -> ChainCRF:
     if not isinstance(before, ChainCRF):
         raise typer.BadParameter(f"--prior {prior} is a {type(before).__name__}: expected a model written by fit")
     return before
+
+
+def _templates_of(before: ChainCRF, record: Record, prior: str | None) -> Templates | None:
+    """Return the templates of the model that is updated; raise if it has none and the record is text."""
+    made = Templates.of(before)
+    if made is None and record.kind == "text":
+        raise typer.BadParameter(
+            f"--prior {prior} has no templates, but {record.place} has text: pass a file of features, made by "
+            "kernelcrf convert with the templates of the model"
+        )
+    return made
 
 
 def _are_few(records: Sequence[Record]) -> bool:

@@ -19,7 +19,7 @@ from kernelcrf.arrays import UserData
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.estimators.parameters import LAPLACE
-from kernelcrf.estimators.prior import PRIOR, check_kernels, earlier_of, model_of
+from kernelcrf.estimators.prior import PRIOR, check_prior, earlier_of, model_of
 from kernelcrf.estimators.span_answers import SpanAnswers
 from kernelcrf.fitting.sequences import read_training_data
 from kernelcrf.kernels.inputs import InputKernel
@@ -268,7 +268,7 @@ class ChainCRF(SpanAnswers):
         self._validate_params()
         earlier, prior = self._earlier, model_of(self.prior)
         if prior is not None:
-            check_kernels(self, prior)
+            check_prior(self, prior)
         settings = {name: getattr(self, name) for name in ("hash_features", "classes", "class_weight", "constraints")}
         settings["earlier"] = None if earlier is None else (earlier.reader, earlier.labels)
         if self.engine is None and not is_distributed(X):

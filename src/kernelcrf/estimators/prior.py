@@ -68,8 +68,8 @@ def earlier_of(model: ChainModel, reader: SequenceReader | InputsReader, labels:
     )
 
 
-def check_kernels(crf: Any, model: ChainModel) -> None:
-    """Raise if parameters of a ChainCRF ask for other inputs or kernels than those of the model that is its prior."""
+def check_prior(crf: Any, model: ChainModel) -> None:
+    """Raise if parameters of a ChainCRF ask for another kind of model than the model that is its prior."""
     names = [term.name.removeprefix(OF_INPUT) for term in model.layout.terms if term.name.startswith(OF_INPUT)]
     if sorted(crf.inputs or {}) != sorted(names):
         raise ParameterError(
@@ -90,4 +90,9 @@ def check_kernels(crf: Any, model: ChainModel) -> None:
         raise ParameterError(
             f"hash_features={shown(crf.hash_features)}, but the prior was fitted with other columns: expected the "
             "value of the fit of the prior, or None"
+        )
+    if crf.constraints is None and model.legal is not None:
+        raise ParameterError(
+            "constraints=None, but the prior was fitted with constraints: expected constraints, since its weights are "
+            "those of legal labels alone. Pass the constraints of the prior, or prior=None"
         )

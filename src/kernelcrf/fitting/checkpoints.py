@@ -57,7 +57,8 @@ class Checkpoint:
     """A file to which a fit is saved at its start, after every `every` iterations, and at its end.
 
     A later fit with the same data and settings continues from the file. A fit with other data or settings raises an
-    error. A continued fit computes new lower bounds, so that its certificate does not depend on the file.
+    error, except that `random_state` may differ: a continued fit keeps the landmarks in the file. It computes new lower
+    bounds, so that its certificate does not depend on the file.
 
     Parameters
     ----------

@@ -109,8 +109,16 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
 
 
 def _check_cells(lines: list[str], separator: str, name: str, number: int) -> None:
-    """Raise if a line has more than MOST_CELLS cells; cells are counted without splitting lines, to save memory."""
+    """Raise if a line has a tab and others are split at blanks, or if it has more than MOST_CELLS cells.
+
+    Cells are counted without splitting lines, to save memory.
+    """
     for t, line in enumerate(lines):
+        if separator == " " and "\t" in line:
+            raise FormatError(
+                f"{name}, line {number + t}: the line {shown(line)} has a tab, but the first line has none: expected "
+                "the same separator on all lines"
+            )
         # A cell and its separator have at least two characters, so cells of short lines need not be counted.
         if len(line) >= 2 * MOST_CELLS and (n := line.count(separator) + 1) > MOST_CELLS:
             raise FormatError(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
-from kernelcrf.formats.records import FormatError, Record, object_of, record_of
+from kernelcrf.formats.records import KEYS, FormatError, Record, object_of, record_of
 from kernelcrf.formats.round_trip import check_same
 from kernelcrf.formats.streams import display_name, line_batches
 from kernelcrf.persistence import PathLike
@@ -39,7 +39,8 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
     """Write records to an open text file, one line per record."""
     for record in records:
         try:
-            line = json.dumps(object_of(record), ensure_ascii=False)
+            others = {k: v for k, v in record.raw.items() if k not in KEYS} if isinstance(record.raw, dict) else {}
+            line = json.dumps(others | object_of(record), ensure_ascii=False)
             line.encode()
         except (TypeError, ValueError) as error:
             raise FormatError(f"{record.place}: expected values that JSON can store ({error})") from None

@@ -74,13 +74,14 @@ def _records(found: dict[str, Array], name: str) -> list[Record]:
     weight = found.get("weight", np.ones(m))
     if not (np.isfinite(weight) & (weight >= 0)).all():
         raise FormatError(f"{name}: weight has entries that are negative or not finite: expected numbers >= 0")
+    texts = {key: _texts(found[key], f"{name}: {key}") for key in ("y", "tokens") if key in found}
     ends = np.cumsum(lengths).tolist()
     return [
         Record(
             "vectors",
             X[end - length : end],
-            found["y"][end - length : end].tolist() if "y" in found else None,
-            list(map(str, found["tokens"][end - length : end])) if "tokens" in found else None,
+            texts["y"][end - length : end].tolist() if "y" in texts else None,
+            list(map(str, texts["tokens"][end - length : end])) if "tokens" in texts else None,
             f"{name}, sequence {i}",
             None,
             float(weight[i]),
@@ -118,6 +119,14 @@ def write(file: BinaryIO, records: Iterable[Record]) -> None:
     for record, again in zip(records, _records(found, records[0].place), strict=True):
         check_same(record, again, "an .npz file")
     np.savez_compressed(file, **found)  # type: ignore[arg-type]
+
+
+def _texts(values: Array, name: str) -> Array:
+    """Return an array with byte strings decoded; other arrays are returned unchanged."""
+    try:
+        return np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{name} has byte strings that are not UTF-8 text ({error}): expected strings") from None
 
 
 def _inputs(found: dict[str, Array], name: str) -> Inputs:

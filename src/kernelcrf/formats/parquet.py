@@ -149,6 +149,8 @@ def _table(pa: ArrowObject, records: list[Record], schema: ArrowObject) -> Arrow
         if record.kind == "features" and not named:
             # Arrow stores pairs as a map; a struct would need one field per feature name of the whole file.
             one["features"] = [list(feature_counts(token, record.place).items()) for token in record.x]
+    if any("weight" in one for one in objects) or (schema is not None and "weight" in schema.names):
+        objects = [{"weight": 1.0} | one for one in objects]
     names = [key for key in KEYS if any(key in one for one in objects)] if schema is None else schema.names
     types = {} if named else {"features": pa.list_(pa.map_(pa.string(), pa.float64()))}
     if schema is not None:

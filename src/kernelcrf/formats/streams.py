@@ -144,4 +144,13 @@ def _decode(block: bytes, name: str, number: int) -> list[str]:
     if number == 1:
         text = text.removeprefix(MARK)
     lines = text.split("\n")
-    return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
+    if "\r" not in text:
+        return lines
+    lines = [line.removesuffix("\r") for line in lines]
+    for own, one in enumerate(lines, number):
+        if "\r" in one:
+            raise FormatError(
+                f"{name}, line {own}: the line has a carriage return before its end: expected lines that end with a "
+                "newline, or with a carriage return and a newline; convert the file with mac2unix"
+            )
+    return lines

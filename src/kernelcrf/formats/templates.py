@@ -34,7 +34,8 @@ MACRO = re.compile(r'%([xmtsXMTS])\[\s*(-?\d{1,9})\s*,\s*(\d{1,9})\s*(?:,\s*"((?
 RUN = re.compile(r"(.)\1+", re.DOTALL)
 FURTHEST = 20
 REMEMBERED = 1 << 14
-BEYOND = "\n"
+# Half of a surrogate pair, which no valid text has, marks padding.
+BEYOND = "\ud800"
 KEY = "templates"
 ABSENT = -1
 

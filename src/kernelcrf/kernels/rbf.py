@@ -50,12 +50,13 @@ def rbf_against(Y: Array, gamma: float, dtype: DType) -> Callable[[Array, Array]
 
     If there are many matrices X, this function is faster than `fill_rbf`.
     """
-    # The centre is rounded to the precision of X, so that X and Y shift by the same amount.
-    centre = Y.mean(axis=0, dtype=np.float64).astype(dtype)
-    right = _fold(Y, centre, gamma, 1)
+    common = np.result_type(Y.dtype, dtype)
+    # The centre is rounded to the precision of X and Y, so that both shift by the same amount.
+    centre = Y.mean(axis=0, dtype=np.float64).astype(common)
+    right = _fold(Y.astype(common, copy=False), centre, gamma, 1)
 
     def fill(X: Array, out: Array) -> None:
-        left = _fold(X, centre, gamma, 0)
+        left = _fold(X.astype(common, copy=False), centre, gamma, 0)
         if _is_too_coarse(out, left[:, -2], right[:, -1], EXPONENT_ERROR[out.dtype]):
             _fill_finer(X, Y, gamma, out)
             return
