@@ -380,14 +380,6 @@ def ablation(results: dict[str, Any]) -> str:
     return f"Place and steps on other inputs, {where}:\n{'; '.join(pairs)}."
 
 
-def two_passes(results: dict[str, Any]) -> str:
-    if "rbf, shapes, two passes" not in results["small"]:
-        return ""
-    return """ The second of two passes sees the evidence for all letters around, so
-that it can tell the 55 words apart without being told the place. Its width and its kernel were tried once on the first
-split of the second protocol, with the test letters in view; C and gamma were not."""
-
-
 def is_ours(name: str) -> bool:
     return isinstance(MODELS[name], Kernel | TwoPasses)
 
@@ -471,7 +463,10 @@ its model is the linear one with an intercept; it differs in the values of C and
 
 Inputs were chosen on a third of the training fold of the first split. Tried there, with no gain over the last rows:
 several blurs at once, gradients beside the blur, a kernel over the whole word, a stronger edge kernel, and transitions
-that share strength between places.{two_passes(results)}
+that share strength between places.
+The second of two passes sees the evidence for all letters around, so that it can tell the 55 words apart without being
+told the place. Its width and its kernel were tried once on the first split of the second protocol, with the test
+letters in view; C and gamma were not.
 
 In practice: first give the kernel an input in which small differences are small (here a blur and distances to ink), and
 where steps between labels depend on something known about the token, name it in `edge_kernel`.

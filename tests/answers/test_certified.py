@@ -157,3 +157,15 @@ def test_margins_cover_the_rounding_of_transitions_to_single_precision(data):
     eps, largest = np.finfo(np.float32).eps, np.abs(crf.transitions_).max()
     for a, b in zip(rough.margins, fine.margins, strict=True):
         assert (a < b - eps * len(a) * largest).all()
+
+
+def test_bounds_of_a_labelling_that_constraints_forbid_are_infinite():
+    X = [[["a"], ["b"], ["c"]], [["b"], ["a"], ["a"]], [["a"], ["a"], ["a"]]]
+    y = [["O", "B-X", "I-X"], ["B-X", "O", "O"], ["O", "O", "O"]]
+    crf = ChainCRF("linear", C=10.0, constraints="BIO").fit(X, y)
+    y[0] = ["O", "I-X", "O"]
+    assert crf.score_bounds(X, y).log_loss == (np.inf, np.inf)
+    y[0] = ["O", "I-X", None]
+    log_p = crf.log_prob(X, y)
+    assert log_p[0] == -np.inf
+    np.testing.assert_allclose(log_p[1:], crf.log_prob(X[1:], y[1:]))

@@ -197,3 +197,10 @@ def test_a_batch_may_be_the_whole_pool_whatever_its_scores():
     rng = np.random.default_rng(0)
     assert sorted(draw_batch(np.zeros(5), np.ones((5, 2)), 5, rng)) == [0, 1, 2, 3, 4]
     assert sorted(draw_batch(np.array([0.0, 1.0, 1.0]), np.ones((3, 2)), 3, rng)) == [0, 1, 2]
+
+
+def test_tiny_scores_can_be_drawn():
+    drawn = draw_batch(np.array([1e-170, 1e-171, 1e-200]), np.eye(3), 3, np.random.default_rng(0))
+    assert sorted(drawn.tolist()) == [0, 1, 2]
+    drawn = draw_batch(np.array([1.0, 1e-170, 1e-171]), np.eye(3), 3, np.random.default_rng(0))
+    assert drawn[0] == 0

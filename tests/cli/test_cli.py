@@ -868,3 +868,35 @@ def test_what_an_update_cannot_be_combined_with(folder):
     ChainCRF("linear").fit([[["a"], ["b"]]], [["B-NP", "O"]]).save(folder / "bare.kcrf")
     result = run("fit", folder / "test.txt", folder / "x.kcrf", "--prior", folder / "bare.kcrf")
     assert "has no templates, but" in result.stderr
+
+
+def test_f1_decoding_sees_the_whole_file(folder, monkeypatch):
+    monkeypatch.setattr("kernelcrf.formats.streams.CHUNK", 200)
+    X, y = [[["hi"]]] * 10 + [[["lo"]]] * 10, [["B-X"]] * 13 + [["O"]] * 7
+    crf = ChainCRF("linear", C=10.0, decoding="f1").fit(X, y)
+    crf.save(folder / "f1.kcrf")
+    new = [[["hi"]]] * 60 + [[["lo"]]] * 40
+    (folder / "f1.jsonl").write_text("".join(json.dumps({"features": x}) + "\n" for x in new))
+    lines = run("tag", folder / "f1.kcrf", folder / "f1.jsonl").stdout.splitlines()
+    assert [json.loads(line)["predicted"] for line in lines] == [labels.tolist() for labels in crf.predict(new)]
+
+
+def test_labels_with_the_same_text_are_refused(folder):
+    ChainCRF("linear").fit([[["a"], ["b"]]], [[1, "1"]]).save(folder / "same.kcrf")
+    (folder / "same.jsonl").write_text('{"features": [["a"]]}\n')
+    assert "have the same text" in fails(run("tag", folder / "same.kcrf", folder / "same.jsonl", "--marginals"))
+
+
+def test_data_without_spans_are_evaluated(folder):
+    ChainCRF("linear", C=10.0).fit([[["a"], ["b"]]] * 3, [["O", "B-X"]] * 3).save(folder / "spans.kcrf")
+    (folder / "none.jsonl").write_text('{"features": [["a"]], "labels": ["O"]}\n')
+    result = run("evaluate", folder / "spans.kcrf", folder / "none.jsonl")
+    assert result.exit_code == 0, result.output
+
+
+def test_inspect_names_the_intercept(folder):
+    X = [np.arange(4.0)[:, None]] * 3
+    ChainCRF("rbf", n_components=2, fit_intercept=True, gamma=1.0).fit(X, [[0, 0, 1, 0]] * 3).save(folder / "i.kcrf")
+    shown = run("inspect", folder / "i.kcrf").stdout
+    assert "intercept" in shown
+    assert "-1:-1" not in shown

@@ -343,3 +343,14 @@ def test_another_file_is_another_model(tmp_path):
     assert list(crf.predict(X)[0]) == ["Y", "X"]
     crf.fit(X, [["X", "Y"]]).set_params(model_filename=tmp_path / "second.crfsuite")
     assert list(crf.predict(X)[0]) == ["X", "Y"]
+
+
+def test_missing_labels_are_left_out_of_held_out_scores():
+    X = [[{"w": "a"}, {"w": "b"}], [{"w": "b"}, {"w": "a"}]]
+    crf = CRF(c2=0.1).fit(X, [["A", "B"], ["B", "A"]], X_dev=X, y_dev=[["A", None], ["B", "A"]])
+    assert crf.training_log_.last_iteration["item_accuracy"] == Fraction(1)
+    crf.tagger_.set(X[0])
+    with pytest.raises(ValueError, match=r"y='Z', t=0: expected one of the labels"):
+        crf.tagger_.marginal("Z", 0)
+    with pytest.raises(ValueError, match=r"t=-1: expected .* from 0 to 1"):
+        crf.tagger_.marginal("A", -1)

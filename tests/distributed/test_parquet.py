@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from kernelcrf.distributed import read_parquet
+from clusters import Inline
+from kernelcrf import ChainCRF
+from kernelcrf.distributed import read_parquet, tag_parquet
 from kernelcrf.formats.records import FormatError
 
 pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
@@ -69,3 +71,32 @@ def test_a_file_that_was_damaged_since_is_named(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"nothing")
     with pytest.raises(FormatError, match=r"a\.parquet: .*expected a complete Parquet file"):
         part()
+
+
+def test_f1_decoding_needs_all_sequences(tmp_path):
+    crf = ChainCRF("linear", C=10.0, decoding="f1").fit([[["a"]], [["b"]]] * 3, [["B-X"], ["O"]] * 3)
+    pq.write_table(pa.table({"features": [[["a"]], [["b"]]]}), tmp_path / "a.parquet", row_group_size=1)
+    with pytest.raises(ValueError, match="decoding='f1' compares the spans of all sequences"):
+        tag_parquet(crf, tmp_path / "a.parquet", tmp_path / "out", engine=Inline())
+    crf.set_params(decoding="viterbi")
+    assert tag_parquet(crf, tmp_path / "a.parquet", tmp_path / "out", engine=Inline()).sequences == 2
+
+
+def test_a_sequence_in_two_files_is_not_cut_when_it_is_tagged(tmp_path):
+    (tmp_path / "data").mkdir()
+    for name, rows in (("a", {"doc": ["1", "1", "2"]}), ("b", {"doc": ["2", "3"]})):
+        rows["features"] = [["x"]] * len(rows["doc"])
+        pq.write_table(pa.table(rows), tmp_path / "data" / f"{name}.parquet")
+    crf = ChainCRF("linear", C=10.0).fit([[["x"], ["y"]]] * 2, [["A", "B"]] * 2)
+    with pytest.raises(ValueError, match="sequence '2' is in two files"):
+        tag_parquet(crf, tmp_path / "data", tmp_path / "out", sequence="doc", engine=Inline())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_row_group_without_vectors_is_read(tmp_path):
+    vectors = pa.array([[[0.0, 1.0], [1.0, 0.0]]] * 2 + [[], []], pa.list_(pa.list_(pa.float64())))
+    labels = pa.array([["A", "B"]] * 2 + [[], []], pa.list_(pa.string()))
+    pq.write_table(pa.table({"vectors": vectors, "labels": labels}), tmp_path / "a.parquet", row_group_size=2)
+    there = ChainCRF("linear", C=1.0, engine=Inline()).fit(read_parquet(tmp_path / "a.parquet"))
+    here = ChainCRF("linear", C=1.0).fit([[[0.0, 1.0], [1.0, 0.0]]] * 2, [["A", "B"]] * 2)
+    np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-3)

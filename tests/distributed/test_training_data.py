@@ -237,3 +237,29 @@ def test_a_frame_of_vectors_may_have_an_empty_sequence():
 def test_what_is_no_engine_is_named(text):
     with pytest.raises(TypeError, match=r"engine='dask': expected None or a kernelcrf.distributed.DaskEngine"):
         ChainCRF("linear", engine="dask", C=1.0).fit(*text)
+
+
+def test_a_set_of_one_label_counts_as_this_label_on_a_cluster():
+    X = [[["a"], ["b"]], [["a"], ["b"]], [["c"], ["a"]], [["b"], ["c"]]]
+    y = [["A", {"B"}], [{"B"}, {"B"}], ["A", "A"], ["A", "B"]]
+    agree(ChainCRF("linear", C=1.0, class_weight="balanced"), X, y)
+
+
+def test_masked_labels_are_missing_on_a_cluster():
+    X = list(np.random.default_rng(0).normal(size=(6, 3, 1)))
+    y = np.ma.masked_array(np.tile([0, 1, 0], (6, 1)), np.tile([False, False, True], (6, 1)))
+    crf = ChainCRF("linear", C=1.0, engine=Inline()).fit(X, y)
+    assert crf.classes_.tolist() == [0, 1]
+
+
+def test_chunks_that_cut_sequences_are_refused():
+    da = pytest.importorskip("dask.array")
+    X, y = np.zeros((4, 6, 1)), np.tile([0, 1, 0, 1, 0, 1], (4, 1))
+    crf = ChainCRF("linear", C=1.0, engine=Inline())
+    with pytest.raises(ValueError, match=r"chunks .* which cut sequences"):
+        crf.fit(da.from_array(X, chunks=(2, 3, 1)), da.from_array(y, chunks=(2, 3)))
+
+
+def test_no_parts_are_named():
+    with pytest.raises(ValueError, match="X has no parts"):
+        ChainCRF("linear", engine=Inline()).fit(SequenceSources([]))

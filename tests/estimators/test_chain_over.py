@@ -5,6 +5,7 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 from kernelcrf import ChainCRF, ChainOver, Input
@@ -107,3 +108,16 @@ def test_what_cannot_be_fitted_is_refused_by_name(parameters, X, message):
     y = DATA.y if len(X) > 1 else [np.concatenate(DATA.y)]
     with pytest.raises(ValueError, match=message):
         ChainOver(**{"classifier": KNeighborsClassifier(), **parameters}).fit(X, y)
+
+
+def test_sequences_of_weight_zero_do_not_reach_the_classifier():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(5, 2)) for _ in range(8)]
+    y = [(x[:, 0] > 0).astype(int) for x in X]
+    weights = np.array([1, 1, 1, 1, 1, 1, 0, 0])
+    wrong = [*y[:6], 1 - y[6], 1 - y[7]]
+    groups = [0, 1, 2, 0, 1, 2, 0, 1]
+    for classifier in (KNeighborsClassifier(3), GaussianNB()):
+        one, other = (ChainOver(classifier, cv=3).fit(X, own, weights, groups=groups) for own in (y, wrong))
+        for p, q in zip(one.predict_proba(X), other.predict_proba(X), strict=True):
+            np.testing.assert_array_equal(p, q)

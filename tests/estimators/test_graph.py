@@ -348,3 +348,15 @@ def test_a_graph_without_nodes_has_one_labelling(inference):
     assert [len(labels) for labels in model.predict(nothing)] == [0]
     assert model.predict_proba(nothing)[0].shape == (0, 2)
     assert model.sample(nothing, 3, random_state=0)[0].shape == (3, 0)
+
+
+def test_graphs_without_node_features_are_refused():
+    with pytest.raises(ValueError, match=r"X\[0\] has no node features: expected at least one column"):
+        GraphCRF("linear").fit([(np.zeros((3, 0)), [[0, 1], [1, 2]])] * 2, [[0, 1, 1], [1, 1, 0]])
+
+
+def test_an_inference_that_is_not_known_is_named_after_the_fit():
+    graphs = [(np.ones((2, 1)), [[0, 1]])] * 2
+    crf = GraphCRF("linear").fit(graphs, [[0, 1], [1, 0]]).set_params(inference="other")
+    with pytest.raises(ValueError, match="inference='other'"):
+        crf.predict(graphs)

@@ -277,3 +277,12 @@ def test_wrong_data_are_refused_by_name(inputs, X, message):
 def test_wrong_parameters_are_refused_by_name(parameters, message):
     with pytest.raises(ValueError, match=message):
         ChainCRF(C=1.0, **parameters).fit(DATA.X, DATA.y)
+
+
+def test_columns_of_an_input_keep_their_numbers():
+    rng = np.random.default_rng(0)
+    X, y = [rng.normal(size=(4, 2)) for _ in range(4)], [[0, 1, 0, 1]] * 4
+    inputs = {"r": Input("rbf", columns=[1], n_components=2), "l": Input("linear", columns=[1])}
+    crf = ChainCRF(inputs=inputs, C=3.0, random_state=0).fit(X, y)
+    assert [one.column for one in crf.explain(X[0], 0).columns] == ["r__x1"]
+    assert "l__x1" in crf.top_features(9)["feature"].tolist()

@@ -132,3 +132,10 @@ def test_the_first_point_has_no_weights_that_no_score_shows():
     assert crf.coef_.any()
     penalty = (np.square(crf.coef_).sum() + np.square(crf.transitions_).sum()) / (2 * 3.0)
     np.testing.assert_allclose(crf.certificate_.objective, penalty - crf.log_prob(data.X, y).sum(), rtol=1e-10)
+
+
+def test_minus_one_is_missing_beside_booleans_of_numpy():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(3, 1)) for _ in range(6)]
+    y = [[one if k < 2 else -1 for k, one in enumerate(rng.random(3) > 0.5)] for _ in X]
+    assert ChainCRF("linear").fit(X, y).classes_.tolist() == [False, True]

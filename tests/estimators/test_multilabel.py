@@ -155,3 +155,37 @@ def test_a_label_that_is_never_seen_to_be_absent_may_miss():
     np.testing.assert_allclose(model.log_prob(X, np.full_like(Y, -1)), 0, atol=1e-12)
     signs = MultiLabelCRF("linear", structure="none").fit(X, np.where(X > 0, 1, -1))
     assert set(np.unique(signs.predict(X))) == {-1, 1}
+
+
+@pytest.mark.parametrize("values", [(-1, 1), ("no", "yes"), (1, 2), (-1.0, 1.0)])
+@pytest.mark.parametrize("lone", [0, 1])
+def test_a_column_of_one_value_has_the_values_of_the_others(values, lone):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 1))
+    bits = (X + rng.normal(size=(30, 2)) > 0).astype(int)
+    bits[:, 0] = lone
+    crf = MultiLabelCRF("linear", structure="none").fit(X, np.array(values)[bits])
+    same = MultiLabelCRF("linear", structure="none").fit(X, bits)
+    np.testing.assert_array_equal(crf.predict_proba(X), same.predict_proba(X))
+    assert set(crf.predict(X)[:, 0]) == {values[lone]}
+    both = np.array(values)[[[1 - lone, 0], [lone, 0]]]
+    unlikely, likely = crf.log_prob(X[:2] * 0, both)
+    assert unlikely < likely
+
+
+def test_columns_with_their_own_values_can_be_scored():
+    X = np.random.default_rng(0).normal(size=(30, 1))
+    Y = np.column_stack([np.where(X[:, 0] > 0, 2, 1), np.where(np.arange(30) % 2, 7, 5)])
+    crf = MultiLabelCRF("linear", structure="full").fit(X, Y)
+    assert crf.score(X, Y) == np.mean((crf.predict(X) == Y).all(axis=1))
+
+
+def test_missing_labels_are_left_out_of_the_score():
+    X = np.random.default_rng(0).normal(size=(30, 1))
+    Y = np.column_stack([X[:, 0] > 0, X[:, 0] > 0.5]).astype(int)
+    crf = MultiLabelCRF("linear", C=100.0).fit(X, Y)
+    part, weight = Y.copy(), np.linspace(1, 2, 30)
+    part[:5], part[5:10, 1] = -1, -1
+    right = crf.predict(X) == Y
+    right[5:10, 1] = True
+    assert crf.score(X, part, weight) == pytest.approx(np.average(right.all(axis=1)[5:], weights=weight[5:]))

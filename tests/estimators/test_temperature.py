@@ -141,3 +141,16 @@ def test_what_does_not_fit_is_refused(sharp, data):
     with pytest.raises(AttributeError, match="fit with laplace=True"):
         TemperatureScaling(plain, posterior="laplace").fit(held.X, held.y)
     assert clone(TemperatureScaling(plain, n_samples=7)).n_samples == 7
+
+
+def test_parameters_and_estimators_that_change_after_the_fit_change_no_answer():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 1))
+    y = (X[:, 0] + 1.5 * rng.normal(size=60) > 0).astype(int)
+    model = KernelClassifier("rbf", laplace=True, C=1e4, n_components=40, random_state=0).fit(X[:30], y[:30])
+    scaling = TemperatureScaling(model, posterior="laplace", n_samples=30).fit(X[30:], y[30:])
+    before = scaling.predict_proba(X[:5])
+    np.testing.assert_array_equal(scaling.set_params(posterior="map").predict_proba(X[:5]), before)
+    scaling = TemperatureScaling(model).fit(X[30:], y[30:])
+    model.fit(X, np.arange(60) % 3)
+    assert scaling.classes_.tolist() == [0, 1]

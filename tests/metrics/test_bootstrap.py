@@ -77,3 +77,17 @@ def test_reliability_by_hand():
     np.testing.assert_allclose(bins.accuracy[1], 0.75)
     assert np.isnan(bins.accuracy[0])
     assert bins.error == pytest.approx(metrics.expected_calibration_error(y, P, ["a", "b"], n_bins=2))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[np.nan, np.nan]], "not"),
+        ([[0.5, 0.2]], "rows that are not probabilities"),
+        ([[0.5, 0.2, 0.3]], "expected one row per token and 2 columns"),
+        ([[0.5, 0.5], [0.5, 0.5]], r"y_proba\[0\] has 2 rows and y_true\[0\] has 1 labels"),
+    ],
+)
+def test_what_is_no_probability_is_refused(rows, message):
+    with pytest.raises(ValueError, match=message):
+        bootstrap([["a"], ["b"]], [["a"], ["b"]], [np.array(rows), np.array([[0.5, 0.5]])], ["a", "b"])

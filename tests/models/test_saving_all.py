@@ -282,3 +282,25 @@ def test_a_label_of_one_value_comes_back(tmp_path):
     model = MultiLabelCRF("linear").fit(ROWS, Y)
     model.save(tmp_path / "model.kcrf")
     np.testing.assert_array_equal(kernelcrf.load(tmp_path / "model.kcrf").predict(ROWS), model.predict(ROWS))
+
+
+def test_single_precision_leaves_no_certificate(tmp_path):
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(20, 2)), rng.integers(2, size=(20, 2))
+    graphs = [(x[:, None], [[0, 1]]) for x in X]
+    for model in (MultiLabelCRF("linear").fit(X, Y), GraphCRF("linear").fit(graphs, list(Y))):
+        assert model.certificate_.status == "optimal"
+        model.save(tmp_path / "rounded.kcrf", dtype="float32")
+        certificate = kernelcrf.load(tmp_path / "rounded.kcrf").certificate_
+        assert certificate.status == "rounded"
+        assert np.isnan(certificate.objective)
+
+
+def test_a_kernel_that_was_set_after_the_fit_does_not_spoil_the_file(tmp_path):
+    rng = np.random.default_rng(0)
+    graphs = [(rng.normal(size=(3, 1)), [[0, 1], [1, 2]]) for _ in range(8)]
+    crf = GraphCRF("linear").fit(graphs, [rng.integers(2, size=3) for _ in graphs])
+    before = crf.predict_proba(graphs)
+    crf.set_params(kernel=RBF(1.0)).save(tmp_path / "changed.kcrf")
+    for p, q in zip(kernelcrf.load(tmp_path / "changed.kcrf").predict_proba(graphs), before, strict=True):
+        np.testing.assert_array_equal(p, q)

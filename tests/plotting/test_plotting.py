@@ -284,3 +284,8 @@ def test_dollars_in_labels_and_names_begin_no_formula():
             assert holding, (type(display).__name__, label)
             assert not any(text.get_parse_math() for text in holding), (type(display).__name__, label)
         plt.close(display.figure_)
+
+
+def test_sets_of_labels_have_no_mark():
+    display = MarginalsDisplay.from_predictions([[0.9, 0.1], [0.3, 0.7]], ["a", "b"], [{"a", "b"}, "a"])
+    assert display.y_true == [{"a", "b"}, "a"]

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from sklearn import config_context
@@ -154,3 +155,17 @@ def test_other_columns_than_those_of_the_fit_are_refused():
         named.transform([frame.rename(columns={"a": "z"}) for frame in FRAMES])
     with pytest.raises(NotFittedError):
         PerToken(StandardScaler()).transform(X)
+
+
+def test_columns_of_arrow_tables_have_the_order_of_the_fit():
+    one = pa.table({"a": [0.0, 1.0, 2.0], "b": [0.0, 100.0, 200.0]})
+    other = one.select(["b", "a"])
+    step = PerToken(StandardScaler()).fit([one, other])
+    np.testing.assert_allclose(step.transformer_.mean_, [1, 100])
+    np.testing.assert_array_equal(*step.transform([one, other]))
+
+
+def test_frames_of_two_libraries_are_refused():
+    frames = [pd.DataFrame({"a": [1.0], "b": [2.0]}), pl.DataFrame({"b": [2.0], "a": [1.0]})]
+    with pytest.raises(TypeError, match="data frames of several libraries"):
+        PerToken(StandardScaler()).fit(frames)

@@ -4,6 +4,7 @@ from html import unescape
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -214,3 +215,37 @@ def test_features_labels_that_are_new_or_missing_and_many_labels():
     assert "truly <bdi>new</bdi>" in html
     assert "F1 of spans" not in html
     assert 'id="sequence-1"' not in html
+
+
+WORDS = [[["a"], ["b"]], [["b"], ["a"]], [["a"], ["a"]]]
+
+
+@pytest.mark.parametrize("missing", [None, -1, pd.NA])
+def test_missing_labels_are_not_wrong(missing):
+    crf = ChainCRF("linear", C=10.0).fit(WORDS, [[0, 1], [1, 0], [0, 0]])
+    html = make_report(crf, WORDS, [[0, missing], [1, 0], [0, 0]], decisions=[(0, 1)])
+    assert "0 of 1 labels are wrong" in html
+    assert "truly" not in html
+
+
+def test_what_is_no_landmark_is_not_called_a_training_token():
+    rng = np.random.default_rng(0)
+    X, y, words = [rng.normal(size=(4, 1)) for _ in range(4)], [[0, 0, 1, 0]] * 4, [list("abcd")] * 4
+    crf = ChainCRF("rbf", n_components=2, C=1.0, fit_intercept=True, random_state=0, gamma=1.0).fit(X, y)
+    html = make_report(crf, X, y, tokens=words, train_tokens=words, decisions=[(0, 0)])
+    assert "sequence -1" not in html
+    assert "intercept" in html
+
+
+def test_labels_may_have_the_names_of_averages():
+    y = [["accuracy", "macro avg"], ["macro avg", "accuracy"], ["accuracy", "accuracy"]]
+    html = make_report(ChainCRF("linear", C=10.0).fit(WORDS, y), WORDS, y)
+    rows = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
+    shown = {tuple(re.findall(r">([^<>]+)<", row))[0::4] for row in rows if "1.0000" in row}
+    assert {("accuracy", "4"), ("label macro avg", "2"), ("macro avg", "6")} <= shown
+
+
+def test_a_report_without_spans_is_written():
+    crf = ChainCRF("linear", C=10.0).fit(WORDS, [["O", "B-X"], ["B-X", "O"], ["O", "O"]])
+    html = make_report(crf, [[["a"], ["a"]]], [["O", "O"]])
+    assert "There are no spans." in html

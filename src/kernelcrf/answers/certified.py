@@ -226,7 +226,8 @@ class _Neighbourhood:
                     mean += self.squares[term.name][own] * (p * np.sqrt(_label_distances(term)[y])).sum(axis=1) ** 2
             gradients[own] = np.sqrt(mean + steps[own] * np.maximum(missed, 0) ** 2)
         G, D = (np.diff(np.append(0.0, np.cumsum(part))[self.chains.offsets]) for part in (gradients, widest))
-        slack = self.slack() + np.spacing(np.abs(loss)) * FEW
+        # The loss of a labelling that constraints forbid is infinite, and so are its bounds.
+        slack = self.slack() + np.spacing(np.where(np.isinf(loss), 0.0, np.abs(loss))) * FEW
         low = np.maximum(loss - r * G - slack, 0.0)
         return float(low.sum()), float((loss + np.minimum(r * D, r * G + r**2 * D**2 / 2) + slack).sum())
 

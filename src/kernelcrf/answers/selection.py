@@ -79,6 +79,8 @@ def draw_batch(scores: Floats, phi: Inputs, k: int, rng: np.random.Generator) ->
     squares = np.asarray(phi.multiply(phi).sum(axis=1) if is_sparse(phi) else np.square(phi).sum(axis=1), np.float64)
     norms = np.sqrt(np.maximum(squares.ravel(), np.finfo(np.float64).tiny))
     q = np.maximum(scores, 0.0)
+    # Squares of tiny scores would vanish.
+    q = q / max(float(q.max(initial=0.0)), np.finfo(np.float64).tiny)
     least = FLOOR * float(np.square(q).max())
     left, free = np.square(q), np.ones(len(q), bool)
     columns, drawn = np.zeros((len(q), k)), np.empty(k, np.intp)
@@ -86,7 +88,7 @@ def draw_batch(scores: Floats, phi: Inputs, k: int, rng: np.random.Generator) ->
         weights = np.where(free & (left > least), left, 0.0)
         if not weights.any():
             # The span contains all sequences left, such as duplicates: draw by score, or uniformly if all are zero.
-            weights = np.where(free, np.square(q), 0.0) if q[free].any() else free.astype(np.float64)
+            weights = np.where(free, np.square(q), 0.0) if np.square(q[free]).any() else free.astype(np.float64)
         place = int(rng.choice(len(q), p=weights / weights.sum()))
         if left[place] > least:
             row = phi[[place]].toarray().ravel() if is_sparse(phi) else phi[place]

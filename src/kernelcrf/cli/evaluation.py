@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from pathlib import PurePath
 
 import typer
@@ -15,8 +16,9 @@ from kernelcrf.cli.outcome import echo
 from kernelcrf.formats import Record, format_of, read
 from kernelcrf.formats.streams import display_name
 from kernelcrf.metrics import are_spans, bootstrap, flat_classification_report, span_classification_report
+from kernelcrf.readers.missing_labels import missing_among
 from kernelcrf.report import make_report, write_report
-from kernelcrf.report.sections import TITLES
+from kernelcrf.report.sections import TITLES, has_spans
 from kernelcrf.terminal import printable
 
 
@@ -29,7 +31,8 @@ def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_j
     if scheme is None and are_spans(classes):
         scheme = "lenient"
     scores = bootstrap(y, predicted, loaded.estimator.predict_proba(X), classes, scheme=scheme)
-    new = sorted({str(label) for labels in y for label in labels if label is not None} - set(map(str, classes)))
+    is_missing = missing_among(chain.from_iterable(y), classes)
+    new = sorted({str(label) for labels in y for label in labels if not is_missing(label)} - set(map(str, classes)))
     if as_json:
         named = {name: asdict(scores[name]) for name in TITLES if name in scores}
         counts = {"sequences": len(X), "tokens": n_tokens, "unknown_labels": new}
@@ -46,9 +49,10 @@ def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_j
         echo(f"labels that the model does not know, left out of the scores of probabilities: {', '.join(new)}")
         if "log_loss" not in scores:
             echo("the model knows no label of the data: there are no scores of probabilities")
-    echo()
-    for line in _table(y, predicted, scheme):
-        echo(line)
+    if scheme is None or has_spans(y, predicted):
+        echo()
+        for line in _table(y, predicted, scheme):
+            echo(line)
 
 
 def _table(y: list[list[object]], predicted: list[list[object]], scheme: str | None) -> list[str]:

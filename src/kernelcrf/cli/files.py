@@ -58,6 +58,12 @@ class Model:
                 f"{path}: the model is a {type(crf).__name__}: expected a ChainCRF. "
                 "Use kernelcrf.load in Python for other models"
             )
+        classes = crf.classes_.tolist()
+        if len(set(map(str, classes))) < len(classes):
+            raise kernelcrf.ModelFileError(
+                f"{path}: some labels of the model have the same text, such as 1 and '1': expected distinct texts. Use "
+                "kernelcrf.load in Python for this model"
+            )
         return cls(estimator, crf, Templates.of(crf))
 
     def flat_inputs(self, records: Sequence[Record]) -> tuple[list[Any] | Entries, list[int] | None]:

@@ -59,7 +59,8 @@ def strongest_terms(crf: ChainCRF, n: int) -> dict[str, list[tuple[str, float]]]
     columns = top_terms(crf.model_, list(map(str, crf.classes_.tolist())), n, crf.model_.term_positions)
     names = columns["feature"]
     if crf.landmark_positions_ is not None:
-        names = [f"{sequence}:{token}" for sequence, token in zip(columns["sequence"], columns["token"], strict=True)]
+        places = zip(columns["sequence"], columns["token"], names, strict=True)
+        names = [name if sequence < 0 else f"{sequence}:{token}" for sequence, token, name in places]
     terms: dict[str, list[tuple[str, float]]] = {label: [] for label in columns["label"]}
     for label, name, weight in zip(columns["label"], names, columns["weight"], strict=True):
         terms[label].append((name, weight))

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import TypeAlias
 
@@ -58,7 +59,11 @@ def tag(
     for source, form, target in zip(data, forms, targets, strict=True):
         line_of, n_sequences = _object if form == "jsonl" else _columns, 0
         with _no_garbage_collection(), _writer(target) as write:
-            for number, batch in enumerate(loaded.batches(source, format), 1):
+            batches = loaded.batches(source, format)
+            if loaded.crf.decoding == "f1":
+                # The rule compares the spans of all sequences.
+                batches = iter([list(chain.from_iterable(batches))])
+            for number, batch in enumerate(batches, 1):
                 found = _predict(loaded, batch, marginals, n_best, spans)
                 write("".join(line_of(*one, n_best) for one in zip(batch, *found, strict=True)))
                 n_sequences += len(batch)

@@ -12,8 +12,10 @@ import numpy as np
 
 from kernelcrf.arrays import UserData
 from kernelcrf.estimators.chain import ChainCRF
+from kernelcrf.metrics.pairs import pair
 from kernelcrf.models.crfsuite import to_crfsuite
 from kernelcrf.persistence.crfsuite.model_file import MARK, model_bytes
+from kernelcrf.validation import shown, shown_list
 
 
 class LabelScore(NamedTuple):
@@ -142,7 +144,13 @@ class Tagger:
 
     def marginal(self, y: object, t: int) -> float:
         """Return the probability that token t of the sequence that was set before has the label y."""
-        return float(self.crf.predict_proba([self._x])[0][t, self.labels().index(y)])
+        labels, n_tokens = self.labels(), len(self._x)
+        if y not in labels or not 0 <= t < n_tokens:
+            raise ValueError(
+                f"y={shown(y)}, t={shown(t)}: expected one of the labels {shown_list(labels)}, and the index of a "
+                f"token, from 0 to {n_tokens - 1}"
+            )
+        return float(self.crf.predict_proba([self._x])[0][t, labels.index(y)])
 
     def info(self) -> ModelInfo:
         """Return the labels, attributes and weights of the model."""
@@ -160,8 +168,9 @@ def plain_tokens(x: UserData) -> Any:
 
 def held_out_scores(crf: ChainCRF, X: UserData, y: UserData) -> dict[str, Any]:
     """Return the scores that CRFsuite computes on held-out data: those of each label, their means, and accuracies."""
-    found = [labels.tolist() for labels in crf.predict(X)]
-    pairs = [pair for own, other in zip(y, found, strict=True) for pair in zip(own, other, strict=True)]
+    known = pair(y, [labels.tolist() for labels in crf.predict(X)], None, classes=crf.classes_.tolist())
+    y, found = known.true, known.pred
+    pairs = [both for own, other in zip(y, found, strict=True) for both in zip(own, other, strict=True)]
     scores = {}
     for label in crf.classes_.tolist():
         match = sum(a == b == label for a, b in pairs)

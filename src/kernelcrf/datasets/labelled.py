@@ -86,7 +86,8 @@ class LabelledSequences:
 
     def take(self, indices: npt.ArrayLike) -> LabelledSequences:
         """Return a data set with the selected sequences; `indices` may be a boolean mask. `splits` becomes None."""
-        rows = np.arange(len(self.y))[np.asarray(indices)]
+        chosen = np.asarray(indices)
+        rows = np.arange(len(self.y))[chosen if chosen.size else chosen.astype(np.intp)]
         changed: dict[str, Any] = {"splits": None}
         for name in ("X", "y", "eval_mask", "ids", "groups", "folds"):
             if (values := getattr(self, name)) is not None:

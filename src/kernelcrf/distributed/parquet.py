@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from kernelcrf.arrays import UserData
 from kernelcrf.distributed.cluster import Cluster, releasing
 from kernelcrf.distributed.parquet_part import ParquetPart
 from kernelcrf.distributed.run_folder import RunFolder, is_hidden
-from kernelcrf.distributed.sources import SequenceSources
+from kernelcrf.distributed.sources import SequenceSources, check_ends
 from kernelcrf.distributed.training_data import current_cluster
 from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
 from kernelcrf.formats.parquet import open_parquet
@@ -149,9 +150,16 @@ def tag_parquet(
             f"keep={shown(list(keep))} has {taken[0]!r}, which the result has for the predictions: rename the column "
             "of the source, or omit it"
         )
+    if getattr(crf, "decoding", "f1") == "f1":
+        raise ValueError(
+            f"crf={shown(crf)}: expected a fitted ChainCRF with decoding='viterbi' or 'marginal', since decoding='f1' "
+            "compares the spans of all sequences, and each part is labelled alone. Call set_params(decoding='viterbi')"
+        )
     cluster = current_cluster() if engine is None else engine
     filesystem, files = _files(source)
     parts = _parts(filesystem, files, None, sequence)
+    if sequence is not None:
+        check_ends(cluster.fetch(cluster.each(_ends, parts)))
     identity = {
         "model": model_digest(crf.model_, crf.decoding),
         "source": [[file.path, file.size, file.mtime_ns] for file in files],
@@ -194,6 +202,12 @@ def _tag(
     sequences, tokens = len(lengths), int(offsets[-1])
     folder.write(name, pa.table(columns), sequences, tokens)
     return sequences, tokens
+
+
+def _ends(part: ParquetPart) -> tuple[Any, Any] | None:
+    """Return the names of the first and of the last sequence of a part, or None if it has no rows."""
+    (names,) = part.columns([str(part.sequence)]).values()
+    return (names[0].as_py(), names[-1].as_py()) if len(names) else None
 
 
 def _files(path: PathLike) -> tuple[ArrowObject, list[ArrowObject]]:

@@ -95,7 +95,7 @@ class ParquetPart:
         counts, numbers = self._flatten(tokens)
         if len(widths := set(counts.tolist())) > 1:
             raise FormatError(f"{self.path}: token vectors have lengths {sorted(widths)[:5]}: expected equal lengths")
-        return np.asarray(numbers.to_numpy(zero_copy_only=False).reshape(len(counts), -1))
+        return np.asarray(numbers.to_numpy(zero_copy_only=False).reshape(len(counts), max(widths, default=0)))
 
     def _read_labels(self, column: ArrowObject, lengths: npt.NDArray[np.int64]) -> list[object]:
         """Return the labels of all tokens as one list."""

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -118,6 +118,19 @@ def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: C
     return cluster.each(_pair, parts, others)
 
 
+def check_ends(ends: Iterable[tuple[object, object] | None]) -> None:
+    """Raise if a sequence is in two parts of the data.
+
+    ends : the names of the first and of the last sequence of each part, or None where they are not known.
+    """
+    for (_, last), (first, _) in pairwise(filter(None, ends)):
+        if last == first:
+            raise ValueError(
+                f"sequence {shown(last)} is in two files or parts of the data: expected whole sequences. "
+                "Write all tokens of a sequence to one file."
+            )
+
+
 def split_evenly(tokens: Sequence[int] | npt.NDArray[np.integer[Any]], n: int) -> list[range]:
     """Divide items into at most n ranges of consecutive items with about the same number of tokens each.
 
@@ -139,7 +152,15 @@ def _refuse_others(y: UserData, sample_weight: UserData, kind: str) -> None:
 
 
 def _list_delayed(parts: UserData) -> list[UserData]:
-    return list(parts) if isinstance(parts, list | tuple) else list(np.ravel(parts.to_delayed()))
+    if isinstance(parts, list | tuple):
+        return list(parts)
+    blocks = np.asarray(parts.to_delayed())
+    if blocks.size > len(blocks):
+        raise ValueError(
+            f"a Dask array has chunks {shown(parts.chunks)}, which cut sequences: expected chunks along the first axis "
+            "only. Call rechunk({0: 'auto', 1: -1, 2: -1})"
+        )
+    return list(blocks.ravel())
 
 
 def _cut(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> list[Callable[[], RawSequences]]:
@@ -151,7 +172,8 @@ def _cut(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) ->
     if not chains.n_samples:
         raise ValueError("X has no sequences: expected at least one sequence")
     flat_labels(y, chains)
-    X, y = read_list(X, "X"), read_list(y, "y", "a list of label sequences, one for each of X")
+    X = read_list(X, "X")
+    y = list(y) if np.ma.isMaskedArray(y) else read_list(y, "y", "a list of label sequences, one for each of X")
     weights = read_weights(sample_weight, len(X), "sequence")
     runs = split_evenly(np.maximum(chains.lengths, 1).tolist(), cluster.parts_of(0, len(X)))
     return [

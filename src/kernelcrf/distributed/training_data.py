@@ -19,7 +19,7 @@ from kernelcrf.arrays import UserData, is_sparse
 from kernelcrf.basis.factor import stack
 from kernelcrf.distributed.cluster import Cluster
 from kernelcrf.distributed.corpus import DistributedSequences
-from kernelcrf.distributed.sources import RawSequences, load_sequences, split_evenly
+from kernelcrf.distributed.sources import RawSequences, check_ends, load_sequences, split_evenly
 from kernelcrf.fitting.sequences import LabelledSequences, TrainingData
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.gamma import gamma_of_variance
@@ -29,7 +29,7 @@ from kernelcrf.readers.containers import is_missing_value
 from kernelcrf.readers.labels import SETS, LabelReader, distinct_labels, flat_labels
 from kernelcrf.readers.sequences import WORDS, Kind, SequenceReader, open_sequences
 from kernelcrf.readers.weights import read_class_weights, read_weights, weigh_samples
-from kernelcrf.validation import shown, shown_list
+from kernelcrf.validation import shown_list
 
 SPARSE_BYTES = 24
 
@@ -92,7 +92,9 @@ class DataSummary:
         if kind is None or chains.n_nodes == 0 or (kind == "dicts" and not nodes.any()):
             return known
         labels = compress(tokens, nodes.tolist())
-        counts = Counter(label for label in labels if not (isinstance(label, SETS) or is_missing_value(label)))
+        # A set of one label says this label.
+        alone = (next(iter(own)) if isinstance(own, SETS) and len(own) == 1 else own for own in labels)
+        counts = Counter(label for label in alone if not (isinstance(label, SETS) or is_missing_value(label)))
         if kind == "dicts" and hash_features is not None:
             named = isinstance(part.X, feature_dicts.NamedTokens)
             n_values = len(part.X.ids) if named else sum(len(token) for sequence in part.X for token in sequence)
@@ -110,11 +112,7 @@ class DataSummary:
         )
 
     def __add__(self, other: DataSummary) -> DataSummary:
-        if self.ends and other.ends and self.ends[1] == other.ends[0]:
-            raise ValueError(
-                f"sequence {shown(self.ends[1])} is in two files or parts of the data: expected whole sequences. "
-                "Write all tokens of a sequence to one file."
-            )
+        check_ends([self.ends, other.ends])
         if self.kind and other.kind and self.kind != other.kind:
             raise _difference_error(WORDS[self.kind], WORDS[other.kind])
         if self.n_features and other.n_features and self.n_features != other.n_features:
@@ -239,6 +237,8 @@ def read_parts(
         raise ValueError("lengths cannot be used with data on a cluster: pass sequences, and omit lengths")
     cluster = engine or current_cluster()
     raw = load_sequences(X, y, sample_weight, cluster)
+    if not raw:
+        raise ValueError("X has no parts: expected at least one part with sequences")
     firsts = np.concatenate([[0], np.cumsum(cluster.fetch(cluster.each(len, raw)))]).astype(int)[:-1]
 
     def summarise(weight: str) -> DataSummary:

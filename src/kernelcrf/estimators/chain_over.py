@@ -98,7 +98,8 @@ class ChainOver(ValidatedEstimator):
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None, groups: UserData = None) -> Self:
         """Fit the classifier to the tokens, and the chain to out-of-fold probabilities.
 
-        sample_weight : one weight per sequence, for the chain and, if it accepts weights, for the classifier.
+        sample_weight : one weight per sequence, for the chain and, if it accepts weights, for the classifier. Neither
+            is fitted to sequences of weight 0.
         groups : one value per sequence, such as a person; sequences with equal values are in the same fold. None puts
             each sequence into a group of its own.
         """
@@ -134,6 +135,10 @@ class ChainOver(ValidatedEstimator):
             raise ValueError(
                 "the sequences in X are mappings: expected of=, the name of the entry that the classifier reads"
             )
+        if taken := [i for i, x in enumerate(sequences) if isinstance(x, Mapping) and CLASSIFIER in x]:
+            raise ValueError(
+                f"X[{taken[0]}] has an entry {CLASSIFIER!r}, the name of the probabilities: expected another name"
+            )
         missing = [i for i, x in enumerate(sequences) if not isinstance(x, Mapping) or self.of not in x]
         if missing:
             raise ValueError(f"X[{missing[0]}] has no entry {self.of!r}, which of= names: expected it in all sequences")
@@ -153,12 +158,15 @@ class ChainOver(ValidatedEstimator):
     def _fit_classifier(
         self, rows: Inputs, known: Array, classes: Array, training: Array, weights: Floats | None, chains: Chains
     ) -> Any:
-        training = training[known[training] >= 0]
+        of_tokens = np.ones(chains.n_nodes) if weights is None else np.repeat(weights, chains.lengths)
+        training = training[(known[training] >= 0) & (of_tokens[training] > 0)]
         if not len(training):
-            raise ValueError("y has a fold without known labels: expected known labels in more sequences")
+            raise ValueError(
+                "a fold has no known label outside of it: expected known labels, and weights above 0, in more sequences"
+            )
         classifier, options = clone(self.classifier), {}
         if weights is not None and has_fit_parameter(classifier, "sample_weight"):
-            options["sample_weight"] = np.repeat(weights, chains.lengths)[training]
+            options["sample_weight"] = of_tokens[training]
         return classifier.fit(rows[training], classes[known[training]], **options)
 
     def _join(self, sequences: list[UserData], p: Floats, chains: Chains) -> list[dict[str, UserData]]:

@@ -271,6 +271,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         return float(np.average(right[known], weights=weights))
 
     def _distribution(self, X: UserData) -> tuple[GraphSamples, NetworkDistribution]:
+        self._validate_params("inference")
         model = self._model
         graphs = GraphSamples.read(X, directed=self.directed, like=model.empty_samples)
         return graphs, model.distribution(graphs, self.inference, self._engine)

@@ -28,7 +28,7 @@ from kernelcrf.models.base import rng_of
 from kernelcrf.models.label_sets import LabelSetModel, label_name, pair_graph, pair_name
 from kernelcrf.models.network import NetworkDistribution
 from kernelcrf.models.potentials import Potentials
-from kernelcrf.readers.rows import LabelSetReader, RowReader, row_accuracy
+from kernelcrf.readers.rows import LabelSetReader, RowReader, set_accuracy
 from kernelcrf.readers.weights import only_weighted, read_weights
 from kernelcrf.terms import Term, constant_term
 from kernelcrf.validation import SEED, SIZE, either, one_of, validated
@@ -159,10 +159,14 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
 
     def predict(self, X: UserData) -> Array:
         """Return the predicted label sets in the format of the y passed to `fit`."""
+        return self._model.sets.decode(self._best(X))
+
+    def _best(self, X: UserData) -> Places:
+        """Return, for each row and label, whether the label is in the predicted set: 1 if it is, otherwise 0."""
         self._validate_params("decoding")
         joint, model = self.decoding == "joint", self._model
         best = [found.best() if joint else model.marginals(found)[:, :, 1] > 0.5 for found in self._blocks(X)]
-        return model.sets.decode(np.concatenate(best).astype(np.intp))
+        return np.concatenate(best).astype(np.intp)
 
     def predict_proba(self, X: UserData) -> Floats:
         """Return the probability that each row has each label, with one row per row of X and one column per label.
@@ -205,8 +209,15 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         return np.stack([self._model.sets.decode(one) for one in draws.astype(np.intp).transpose(1, 0, 2)])
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
-        """Return the fraction of rows whose whole label set is predicted correctly, weighted by `sample_weight`."""
-        return row_accuracy(y, self.predict(X), sample_weight)
+        """Return the fraction of rows in which all known labels are predicted correctly, weighted by `sample_weight`.
+
+        Rows without a known label are left out.
+        """
+        predicted = self._best(X)
+        true = self._model.sets.read(y)
+        if true.shape != predicted.shape:
+            raise ValueError(f"y has {len(true)} rows and X has {len(predicted)}: expected the same number")
+        return set_accuracy(true, predicted, sample_weight)
 
     def _terms(
         self, singles: list[str], pairs: list[str], X: Inputs, weights: Floats | None, before: Potentials | None

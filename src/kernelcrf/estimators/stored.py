@@ -52,6 +52,9 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
     """
     missing = [name for name in kernels if not name.startswith(OF_INPUT) and parameters.get(name) is None]
     parameters = parameters | {name: kernels[name].kernel for name in missing}
+    if parameters.get("kernel", "") is None:
+        # The parameter was changed after the fit, to a kernel that is not that of the model.
+        parameters = {name: value for name, value in parameters.items() if name != "kernel"}
     if forbidden := [name for name in OF_THE_RUN if name in parameters]:
         raise ModelFileError(
             f"the file sets {' and '.join(forbidden)}, which a model file must not do: expected a file written by "

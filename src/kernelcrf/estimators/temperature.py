@@ -101,7 +101,7 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
 
             tau = _minimise(loss, LEAST_TAU, MOST_TAU)
             temperature, calibrated = tau if loss(tau) < loss(0.0) else 0.0, self.estimator
-        self.__dict__.update(temperature_=temperature, estimator_=calibrated)
+        self.__dict__.update(temperature_=temperature, estimator_=calibrated, posterior_=self.posterior)
         return self
 
     def predict(self, X: UserData) -> Any:
@@ -112,7 +112,7 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
     def predict_proba(self, X: UserData) -> Any:
         """Return calibrated probabilities, in the format of `estimator.predict_proba`."""
         check_is_fitted(self)
-        return self.estimator_.predict_proba(X) if self.posterior == "map" else self._average(X, self.temperature_)
+        return self.estimator_.predict_proba(X) if self.posterior_ == "map" else self._average(X, self.temperature_)
 
     def score(self, X: UserData, y: UserData) -> float:
         """Return the score of the calibrated model, as `estimator.score` defines it."""
@@ -122,7 +122,8 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
     @property
     def classes_(self) -> Array:
         """Return the classes, in the order of the columns of `predict_proba`."""
-        return np.asarray(self.estimator.classes_)
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.classes_)
 
     def _likelihood(self, T: float, X: UserData, y: UserData) -> float:
         """Return the mean log-likelihood of what `likelihood` names, for weights that are divided by T."""

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from kernelcrf.arrays import Floats, UserData
 from kernelcrf.metrics.pairs import pair
-from kernelcrf.metrics.probabilities import BINS, confidence_bins
+from kernelcrf.metrics.probabilities import BINS, confidence_bins, read_rows
 from kernelcrf.readers.containers import is_missing_value, read_labels, read_list
 from kernelcrf.readers.schemes import SCHEME, spans
 from kernelcrf.validation import LARGEST_SEED, SHARE, SIZE, Parameter, either, nothing, validated, whole
@@ -150,8 +150,12 @@ def _probability_sums(
     sums = {name: np.zeros(m) for name in ("said", "loss", "squares")} | {"bins": np.zeros((m, n_bins))}
     for i, (labels, proba) in enumerate(zip(y_true, y_proba, strict=True)):
         known = [t for t, label in enumerate(labels) if not is_missing_value(label) and label in code]
-        P = np.asarray(proba, np.float64)[known]
-        P = P / P.sum(axis=1, keepdims=True)
+        P = read_rows(proba, i, len(classes))
+        if len(P) != len(labels):
+            raise ValueError(
+                f"y_proba[{i}] has {len(P)} rows and y_true[{i}] has {len(labels)} labels: expected the same number"
+            )
+        P = P[known]
         y, rows = np.array([code[labels[t]] for t in known], np.intp), np.arange(len(known))
         sums["said"][i] = len(known)
         sums["loss"][i] = -np.log(np.clip(P[rows, y], EPS, 1 - EPS)).sum()

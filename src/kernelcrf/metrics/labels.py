@@ -138,7 +138,10 @@ def flat_confusion(y_true: UserData, y_pred: UserData) -> tuple[list[Hashable], 
            [1, 0]]))
     """
     codes = encode(*pair(y_true, y_pred, None).flat())
-    return list(codes.code), codes.apply(metrics.confusion_matrix, labels=range(len(codes.code)))
+    # scikit-learn's confusion_matrix warns if there is a single label.
+    counts = np.zeros((len(codes.code),) * 2, np.int64)
+    np.add.at(counts, (codes.true, codes.pred), 1)
+    return list(codes.code), counts
 
 
 def _encode_spans(y_true: UserData, y_pred: UserData, scheme: str, sample_weight: UserData) -> Codes:

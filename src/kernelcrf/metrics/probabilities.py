@@ -196,7 +196,7 @@ def _read(
     code = {label: column for column, label in enumerate(names)}
     if len(code) != len(names) or len(names) < 2:
         raise ValueError(f"classes={shown(names)}: expected two or more distinct labels, one per column of y_proba")
-    proba = [_rows(P, i, len(names)) for i, P in enumerate(read_list(y_proba, "y_proba"))]
+    proba = [read_rows(P, i, len(names)) for i, P in enumerate(read_list(y_proba, "y_proba"))]
     pairs = pair(y_true, proba, sample_weight, name="y_proba", classes=names)
     for i, labels in enumerate(pairs.true):
         if (unknown := next((label for label in labels if label not in code), None)) is not None:
@@ -207,7 +207,8 @@ def _read(
     return np.array([code[label] for label in true]), np.array(pred), weight
 
 
-def _rows(proba: object, i: int, L: int) -> Floats:
+def read_rows(proba: object, i: int, L: int) -> Floats:
+    """Return y_proba[i] as an array with L columns; raise unless each row has probabilities."""
     P: Floats = np.asarray(read_matrix(proba, f"y_proba[{i}]"), np.float64)
     if P.ndim != 2 or P.shape[1] != L:
         raise ValueError(

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from kernelcrf.arrays import Arrays, Config, Floats, UserData
-from kernelcrf.certificate import IMPORTED, Certificate
+from kernelcrf.certificate import IMPORTED, NOT_FITTED, ROUNDED, Certificate
 from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.fitting.laplace import Laplace
 from kernelcrf.kernels.inputs import InputKernel
@@ -69,15 +69,19 @@ class FittedModel:
         raise NotImplementedError
 
     @staticmethod
-    def _read_shared(config: Config, posterior: Arrays, theta: Floats) -> Config:
+    def _read_shared(config: Config, posterior: Arrays, theta: Floats, *, rounded: bool) -> Config:
         """Return the fields that all models have, as read from a model file.
 
         posterior : arrays with the posterior of the weights; they are only read if the file says that it was computed.
         theta : the weights of the model, which are the mode of this posterior.
+        rounded : whether the file has the weights in single precision.
         """
         # Files of earlier versions may have C among the parameters only.
         certificate = parts.certificate_from_config(config["certificate"])
         imported = certificate.status == IMPORTED
+        if rounded and certificate.status not in NOT_FITTED:
+            # The certificate is about the weights before they were rounded.
+            certificate = Certificate(np.nan, -np.inf, ROUNDED)
         C = read_number(config if "C" in config else config["parameters"], "C", finite=not imported)
         if C <= 0:
             raise ModelFileError(f"the model file has C={C:g}: expected a number above 0. Save the model again")

@@ -10,6 +10,7 @@ import numpy as np
 from kernelcrf.arrays import Array, Flags, Floats, Labels
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import chain, decoding
+from kernelcrf.inference.feasibility import InfeasibleSequenceError
 
 MOST_EDGE_MARGINALS = 2**22
 
@@ -77,7 +78,11 @@ class ChainDistribution:
         if allowed is None:
             return chain.log_prob(self.s, self.w, self.chains, labels, n_threads=self.n_threads)
         clamped = replace(self, s=np.where(allowed, self.s, self.s.dtype.type(-np.inf)))
-        return np.asarray(clamped.log_partition() - self.log_partition())
+        try:
+            log_z = clamped.log_partition()
+        except InfeasibleSequenceError:
+            log_z = np.array([_log_partition(clamped.part(i, i + 1)) for i in range(self.chains.n_samples)])
+        return np.asarray(log_z - self.log_partition())
 
     def entropy(self) -> Floats:
         """Return the entropy of p(y|x) for each sequence, in nats."""
@@ -86,3 +91,11 @@ class ChainDistribution:
     def sample(self, n_samples: int, rng: np.random.Generator) -> Array:
         """Return labels drawn from p(y|x), one row per draw and one column per token."""
         return decoding.sample(self.s, self.w, self.chains, n_samples, rng, n_threads=self.n_threads)
+
+
+def _log_partition(one: ChainDistribution) -> float:
+    """Return the log-partition of one sequence, which is -inf if all its labellings are forbidden."""
+    try:
+        return float(one.log_partition()[0])
+    except InfeasibleSequenceError:
+        return -np.inf

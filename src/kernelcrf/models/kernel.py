@@ -14,7 +14,7 @@ from scipy.linalg import solve_triangular
 from kernelcrf.arrays import Arrays, Config, Floats, Inputs, UserData
 from kernelcrf.basis.features import FeatureMap, WhitenedMap
 from kernelcrf.basis.folded import PairWeights, Weights, fold
-from kernelcrf.certificate import IMPORTED, NOT_FITTED, ROUNDED, TEMPERED, Certificate
+from kernelcrf.certificate import IMPORTED, TEMPERED, Certificate
 from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
@@ -334,11 +334,7 @@ class KernelModel(FittedModel):
             shared_by = [other for other in maps if map_entry(other) == config[entry]]
             maps[name] = maps[shared_by[0]] if shared_by else read_map(config[entry], arrays, f"{entry}.", width)
         theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)
-        shared = cls._read_shared(config, arrays, theta)
-        if arrays["theta"].dtype == np.float32:
-            # The certificate is about the weights before they were rounded.
-            fitted = shared["certificate"].status not in NOT_FITTED
-            shared["certificate"] = Certificate(np.nan, -np.inf, ROUNDED) if fitted else shared["certificate"]
+        shared = cls._read_shared(config, arrays, theta, rounded=arrays["theta"].dtype == np.float32)
         return shared | {
             "kernels": {name: InputKernel.from_config(config[name]) for name in map(kernel_parameter, maps)},
             "layout": layout,

@@ -109,7 +109,7 @@ class LabelSetModel(NetworkModel):
         sizes = {name: int(np.prod(graph.shape(name))) for name in graph.cliques}
         columns = dict.fromkeys(sizes, rows.n_features)
         potentials = Potentials.from_arrays(config["potentials"], arrays, sizes, columns)
-        model = cls(**cls._read_fields(config), rows=rows, sets=sets, edges=edges, potentials=potentials)
+        model = cls(**cls._read_fields(config, arrays), rows=rows, sets=sets, edges=edges, potentials=potentials)
         # This raises if the potentials that these attributes need are not in the file.
         _ = model.landmarks, model.intercept, model.interactions
         return model
@@ -183,7 +183,7 @@ class TableModel(NetworkModel):
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         model = cls(
-            **cls._read_fields(config),
+            **cls._read_fields(config, arrays),
             reader=TableReader.from_config(config),
             edges=read_array(arrays, "edges", (len(arrays["edges"]), 2), "i"),
             tables=arrays["tables"],

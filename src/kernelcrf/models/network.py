@@ -154,12 +154,13 @@ class NetworkModel(FittedModel):
         return config, arrays
 
     @classmethod
-    def _read_fields(cls, config: Config) -> Config:
+    def _read_fields(cls, config: Config, arrays: Arrays) -> Config:
         """Return the fields of `NetworkModel` as a dict, as read from a model file.
 
         The file has no posterior of the weights.
         """
-        return cls._read_shared(config, {}, np.empty(0)) | {
+        rounded = "weights" in arrays and arrays["weights"].dtype == np.float32
+        return cls._read_shared(config, {}, np.empty(0), rounded=rounded) | {
             "search": search_from_config(config["search"]),
             "kernels": {name: InputKernel.from_config(own) for name, own in config.get("kernels", {}).items()},
         }
@@ -281,7 +282,7 @@ class GraphModel(NetworkModel):
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
-        shared, labels = cls._read_fields(config), LabelReader.from_config(config["labels"])
+        shared, labels = cls._read_fields(config, arrays), LabelReader.from_config(config["labels"])
         L, n_features = len(labels.classes), read_count(config, "n_features", 1)
         kinds = GraphKinds.from_config(config.get("kinds"), L)
         nodes, names = list(kinds.nodes.values()), set(kinds.cliques.values())

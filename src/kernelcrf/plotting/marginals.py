@@ -101,7 +101,7 @@ class MarginalsDisplay(Display):
         ax.set(xlabel="position" if self.tokens is None or T > LEGIBLE else "", ylabel="label")
         if self.y_true is not None:
             code = {label: j for j, label in enumerate(self.classes)}
-            true = [(t, code[label]) for t, label in enumerate(self.y_true) if label in code]
+            true = [(t, code[label]) for t, label in enumerate(self.y_true) if label in self.classes]
             best = self.proba.argmax(axis=1)
             for right, face in ((True, VERMILION), (False, "none")):
                 places = np.array([(t, j) for t, j in true if (best[t] == j) == right]).reshape(-1, 2)

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from types import ModuleType
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -22,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelcrf.arrays import Array, UserData, is_sparse
 from kernelcrf.estimators.parameters import ValidatedEstimator
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.readers.containers import Ragged, is_frame, read_matrices
+from kernelcrf.readers.containers import Ragged, column_names, is_frame, read_matrices
 from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.sequences import open_sequences
 from kernelcrf.validation import either, has_methods, shown_list
@@ -174,37 +173,50 @@ def _stack(X: UserData, names: Array | None = None) -> tuple[UserData, Chains]:
     if kind == "dicts":
         return list(chain.from_iterable(parts)), chains
     named = {f"X[{i}]": part for i, part in enumerate(parts) if is_sparse(part) or len(part)}
-    library = _frame_library(named.values())
-    if library is not None:
-        return library.concat(_same_columns(named, names)), chains
+    stack = _stack_frames(named.values())
+    if stack is not None:
+        return stack(_same_columns(named, names)), chains
     matrices = read_matrices(named)
     return (sp.vstack(matrices, format="csr") if is_sparse(matrices[0]) else np.concatenate(matrices)), chains
 
 
-def _frame_library(parts: Iterable[UserData]) -> ModuleType | None:
-    """Return the library of the data frames in `parts`, such as the module pandas or polars.
+def _stack_frames(parts: Iterable[UserData]) -> Callable[[list[UserData]], UserData] | None:
+    """Return the function that stacks the data frames in `parts`: that of pandas, polars or Arrow.
 
-    Return None if a part is not a data frame, if the parts belong to different libraries, or if the library has no
-    function `concat`.
+    Return None if a part is not a data frame; raise if the parts belong to different libraries.
     """
     roots = {type(part).__module__.partition(".")[0] if is_frame(part) else "" for part in parts}
-    library = sys.modules.get(roots.pop()) if len(roots) == 1 else None
-    return library if hasattr(library, "concat") else None
+    if "" in roots:
+        return None
+    library = sys.modules.get(roots.pop())
+    stack: Callable[..., UserData] | None = getattr(library, "concat", None) or getattr(library, "concat_tables", None)
+    if roots or stack is None:
+        raise TypeError(
+            "X has data frames of several libraries, or of one that cannot stack them: expected data frames of pandas, "
+            "of polars or of Arrow. Convert all sequences to one of them, or to arrays"
+        )
+    return stack
 
 
 def _same_columns(frames: Mapping[str, UserData], names: Array | None) -> list[UserData]:
     """Return the frames with their columns in the order of `names` or of the first frame; raise if columns differ."""
     (first, one), *others = frames.items()
-    columns = list(one.columns)
+    columns = column_names(one)
     for name, frame in others:
-        if Counter(frame.columns) != Counter(columns):
+        if Counter(own := column_names(frame)) != Counter(columns):
             raise ValueError(
-                f"{name} has the columns {shown_list(frame.columns)} and {first} has {shown_list(columns)}: expected "
-                "the same columns in every sequence"
+                f"{name} has the columns {shown_list(own)} and {first} has {shown_list(columns)}: expected the same "
+                "columns in every sequence"
             )
     if names is not None and Counter(names) == Counter(columns):
         columns = list(names)
-    return [frame if list(frame.columns) == columns else frame[columns] for frame in frames.values()]
+
+    def ordered(frame: UserData) -> UserData:
+        if column_names(frame) == columns:
+            return frame
+        return frame.select(columns) if hasattr(frame, "select") else frame[columns]
+
+    return [ordered(frame) for frame in frames.values()]
 
 
 def _cut(tokens: UserData, chains: Chains) -> list[Any]:

@@ -262,6 +262,11 @@ def _check_alike(items: Sequence[OneGraph]) -> None:
     if len({item.is_chain for item in items}) > 1:
         raise ValueError("X mixes sequences and graphs: expected only sequences or only graphs")
     widths = [item.nodes.shape[1] for item in items]
+    if 0 in widths:
+        raise ValueError(
+            f"X[{widths.index(0)}] has no node features: expected at least one column. Pass a column of ones if nodes "
+            "have no features"
+        )
     for i, width in enumerate(widths):
         if width != widths[0]:
             raise ValueError(f"X[{i}] has {width} node features but X[0] has {widths[0]}: expected the same number")

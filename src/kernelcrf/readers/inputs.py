@@ -157,7 +157,9 @@ class InputsReader:
         """Return the names of the columns of an input, or None if they have no names."""
         source = self.sources[name]
         names = self.entries[source.entry].feature_names
-        return names if names is None or source.columns is None else [names[c] for c in source.columns.tolist()]
+        if source.columns is None:
+            return names
+        return [f"x{c}" if names is None else names[c] for c in source.columns.tolist()]
 
     @property
     def has_vocabulary(self) -> bool:

@@ -18,7 +18,8 @@ UNKNOWN = -1
 
 def minus_one_is_free(labels: Iterable[UserData]) -> bool:
     """Return whether all labels are strings or integers >= 0, so that -1 can mean a missing label."""
-    return all(isinstance(label, str) or (isinstance(label, int | np.integer) and label >= 0) for label in labels)
+    numbers = int | np.integer | np.bool_
+    return all(isinstance(label, str) or (isinstance(label, numbers) and label >= 0) for label in labels)
 
 
 def is_minus_one(label: UserData) -> bool:

@@ -128,8 +128,20 @@ def read_classes(y: UserData, classes: Array, n_rows: int) -> Labels:
     return indices.astype(np.int32)
 
 
+def set_accuracy(true: Labels, predicted: Array, sample_weight: UserData) -> float:
+    """Return the weighted fraction of rows in which all known labels are right; -1 stands for a missing label.
+
+    Rows without a known label are left out.
+    """
+    weights, known = read_weights(sample_weight, len(true), "row"), (true >= 0).any(axis=1)
+    if not known.any():
+        raise ValueError("y has no row with a known label: expected at least one to score")
+    right = ((true == predicted) | (true < 0)).all(axis=1)
+    return float(np.average(right[known], weights=None if weights is None else weights[known]))
+
+
 def row_accuracy(y: UserData, predicted: Array, sample_weight: UserData) -> float:
-    """Return the weighted fraction of rows whose predicted label or, with several labels, whole label set is right."""
+    """Return the weighted fraction of rows whose predicted label is right."""
     if not len(predicted):
         raise ValueError("X has no rows: expected at least one row to score")
     weights = read_weights(sample_weight, len(predicted), "row")
@@ -155,7 +167,12 @@ class LabelSetReader:
         """Return a reader for matrices with the columns of y, and the index matrix that its `read` returns for y."""
         Y = _columns(y)
         zeros = bool((Y == 0).any())
-        reader = cls(tuple(_two_values(column, j, zeros) for j, column in enumerate(Y.T)), y.ndim == 1)
+        known = [_known_values(column, j, zeros) for j, column in enumerate(Y.T)]
+        # A column may have one of the two values of the others, such as -1 beside columns with -1 and 1.
+        every, pairs = {value for values in known for value in values.tolist()}, [np.array([-1, 1])]
+        pairs += [values for values in known if len(values) == 2]
+        common = next((pair for pair in pairs if set(pair.tolist()) == every), None)
+        reader = cls(tuple(_two_values(values, common) for values in known), y.ndim == 1)
         return reader, reader._encode(Y)
 
     @property
@@ -215,8 +232,8 @@ def _columns(y: UserData) -> Array:
     return dense.reshape(len(dense), -1)
 
 
-def _two_values(column: Array, j: int, zeros: bool) -> Array:
-    """Return the two values of column j of y, which stand for a label that is absent or present.
+def _known_values(column: Array, j: int, zeros: bool) -> Array:
+    """Return the values in column j of y, which are at most two, without missing labels.
 
     zeros : whether y contains zeros. If it does, -1 means a missing label in a column with only -1, 0 and 1.
     """
@@ -230,6 +247,17 @@ def _two_values(column: Array, j: int, zeros: bool) -> Array:
             f"Only binary classification is supported. The type of the target is {type_of_target(known)}: column "
             f"{j} of y has the values {shown(values[:5].tolist())}; expected at most two different values per column"
         )
+    return values
+
+
+def _two_values(values: Array, common: Array | None) -> Array:
+    """Return the two values of a column, which stand for a label that is absent or present.
+
+    values : the values that occur in the column.
+    common : the two values that occur in all of y, or None if y has more or fewer values.
+    """
+    if len(values) == 1 and common is not None:
+        return common.astype(values.dtype)
     if np.isin(values, (0, 1)).all():
         return np.array([0, 1], values.dtype)
     return values if len(values) == 2 else np.concatenate((values, values))

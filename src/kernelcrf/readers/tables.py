@@ -131,6 +131,8 @@ def _categories(column: Array, v: int) -> Array:
         raise ValueError(
             f"variable {v} of X has values of different types: expected all numbers or all strings"
         ) from None
+    if values.ndim > 1:
+        raise TypeError(f"X has the value {shown(next(iter(seen)))} in column {v}: expected numbers or strings")
     many = len(values) > FEW_VALUES and len(known) < ROWS_PER_VALUE * len(values)
     if many and values.dtype.kind == "f" and (values != np.round(values)).any():
         raise ValueError(

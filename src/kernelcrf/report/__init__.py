@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from kernelcrf.metrics import are_spans, bootstrap, reliability
 from kernelcrf.persistence import PathLike, whole_file
 from kernelcrf.preprocessing.files import split_pipeline, transform_inputs
 from kernelcrf.readers.containers import read_labels, read_list
+from kernelcrf.readers.missing_labels import missing_among
 from kernelcrf.report import sections
 from kernelcrf.report.page import page, section
 from kernelcrf.validation import shown
@@ -71,6 +73,8 @@ def make_report(
     classes = crf.classes_.tolist()
     if scheme is None and are_spans(classes):
         scheme = "lenient"
+    is_missing = missing_among(chain.from_iterable(y), classes)
+    y = [[None if is_missing(label) else label for label in labels] for labels in y]
     predicted = [labels.tolist() for labels in crf.predict(X)]
     proba = [np.asarray(own, np.float64) for own in crf.predict_proba(X)]
     known = [[label if label in classes else None for label in labels] for labels in y]
@@ -148,7 +152,8 @@ def _decision(
         )
     why = crf.explain(X[i], t)
     places = [] if why.positions is None else why.positions.tolist()
-    known: list[str | None] = [_word(train_tokens, *place) for place in places]
+    # The intercept and linear features belong to no training token.
+    known: list[str | None] = [None if sequence < 0 else _word(train_tokens, sequence, t) for sequence, t in places]
     return sections.decision(i, None if words is None else words[i][t], y[i][t], why, known, suffix)
 
 

@@ -103,11 +103,10 @@ def scores(found: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, s
         for name in TITLES
         if name in found
     ]
-    kind = "label" if scheme is None else "type of span"
+    kind, each = ("label" if scheme is None else "type of span"), {}
     if scheme is None:
-        each = flat_classification_report(y_true, y_pred, output_dict=True, zero_division=0)
-        each.pop("accuracy", None)
-    else:
+        each = _scores_of_labels(y_true, y_pred)
+    elif has_spans(y_true, y_pred):
         each = span_classification_report(y_true, y_pred, output_dict=True, zero_division=0, scheme=scheme)
     columns = ("precision", "recall", "f1-score")
     detail = [
@@ -119,9 +118,25 @@ def scores(found: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, s
         '<div class="plots"><div>',
         table(["", "score", "95 % interval"], rows),
         '<p class="soft">Intervals from 1,000 resamples of the sequences.</p></div><div>',
-        table([kind, *columns, "support"], detail),
+        table([kind, *columns, "support"], detail) if detail else "<p>There are no spans.</p>",
         "</div></div>",
     )
+
+
+def _scores_of_labels(y_true: Labellings, y_pred: Labellings) -> dict[str, Any]:
+    """Return the scores of each label and their averages; a label may be named as an average is, such as "accuracy"."""
+    labels, _ = flat_confusion(y_true, y_pred)
+    code: dict[object, int] = {label: j for j, label in enumerate(labels)}
+    numbers = [[[code.get(label) for label in own] for own in given] for given in (y_true, y_pred)]
+    each = flat_classification_report(*numbers, output_dict=True, zero_division=0)
+    averages = {name: each[name] for name in ("macro avg", "weighted avg")}
+    shown = [str(label) for label in labels]
+    return {f"label {name}" if name in averages else name: each[str(j)] for j, name in enumerate(shown)} | averages
+
+
+def has_spans(*labellings: Labellings) -> bool:
+    """Return whether some labels are tags of spans, and not O or missing."""
+    return any(label not in ("O", None) for given in labellings for own in given for label in own)
 
 
 def confusion(y_true: Labellings, y_pred: Labellings) -> str:
@@ -254,8 +269,10 @@ def decision(
     names = [f"<bdi>{text(_short(term))}</bdi>{text(suffix)}" for term in why.terms]
     if why.positions is not None:
         names = [
-            f"training sequence {i}, token {t}" + ("" if word is None else f": <bdi>{text(_short(word))}</bdi>")
-            for (i, t), word in zip(why.positions.tolist(), words, strict=True)
+            name
+            if i < 0
+            else f"training sequence {i}, token {t}" + ("" if word is None else f": <bdi>{text(_short(word))}</bdi>")
+            for name, (i, t), word in zip(names, why.positions.tolist(), words, strict=True)
         ]
     rows = _bars(zip(names, why.contributions.tolist(), strict=True))
     if why.n_rest:
