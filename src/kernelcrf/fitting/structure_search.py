@@ -7,7 +7,7 @@ objective P with the present templates, an absent template c has weights 0 and a
 
     gap + sum over absent templates c of |g_c|^2 / (2 lam_c),
 
-where gap is the certified gap of the weights and 1 / lam_c the prior variance. The result of the search has this bound.
+where gap is the gap of these weights and 1 / lam_c the prior variance. The result of the search has this bound.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Round:
-    """One round of a search: the objective, its certified gap, and the templates that were added afterwards.
+    """One round of a search: the objective, its gap, and the templates that were added afterwards.
+
+    gap : the objective minus the lower bound of its last point; if labels are missing, the measure of the certificate.
 
     left_out : a bound on how much the absent templates could lower the objective. The minimum with all templates is at
         least objective - gap - left_out.
@@ -71,7 +73,7 @@ class Search:
 
     @property
     def left_out(self) -> float:
-        """Return a bound on how much any set of absent templates could lower the minimum of the objective."""
+        """Return a bound on how much absent templates could lower the objective, beside the gap of the last round."""
         return sum(candidate.bound for candidate in self.absent)
 
 
@@ -109,7 +111,9 @@ def search(
         joined: list[Candidate] = []
         if left_out > rule.tol * abs(at.value):
             joined = _best(problem, features, absent, rule)
-        rounds.append(Round(at.value, fitted.certificate.gap_in_span, left_out, tuple(joined)))
+        # The bounds of absent templates are those of this point, so the best lower bound of the run does not add up.
+        gap = at.value - at.lower_bound if fitted.objective.is_convex else fitted.certificate.gap_in_span
+        rounds.append(Round(at.value, gap, left_out, tuple(joined)))
         if not joined:
             return fitted, Search(tuple(rounds), tuple(absent), _lower_bound(fitted, absent))
         names = {candidate.template for candidate in joined}
