@@ -423,7 +423,7 @@ labelled by what they chose. Rows in bold are those that validation chose, with 
 - The same with the early release:{gains("early_2")}
 - The gain of each part on the test set, with all else unchanged:{parts}
 - All fits of these rows, the choice included, took {results["fit_seconds"] / 60:.0f} minutes on one core, those of
-  MiniLM to the early release, about ten, not counted.
+  MiniLM to the early release not counted.
 {TRIED}"""
 
 

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import log_softmax
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics.pairwise import rbf_kernel
 
 import kernelcrf
 from kernelcrf import ChainCRF, ModelFileError
@@ -298,3 +299,14 @@ def test_what_cannot_be_explained_is_refused(model, data, dicts):
     with pytest.raises(NotFittedError):
         ChainCRF(C=1.0).explain(x, 0)
     assert model.explain(x.tolist(), 0).score == model.explain(x, 0).score
+
+
+@pytest.mark.filterwarnings("ignore:the fit")
+def test_similarities_of_huge_kernels_do_not_overflow():
+    def huge(X, Y):
+        return 1e160 * rbf_kernel(X, Y)
+
+    data = make_sequences(5, random_state=0)
+    crf = ChainCRF(huge, C=1.0, n_components=5, random_state=0, max_iter=5).fit(data.X, data.y)
+    near = crf.explain(data.X[0], 0).nearest[0]
+    assert 0.1 < near.similarity <= 1 + 1e-12

@@ -199,7 +199,8 @@ def _nearest(model: ChainModel, inputs: Sequence[tuple[TokenInput, Inputs]], n: 
     for own, row in inputs:
         B = own.landmarks.astype(np.float64)
         here, positions = positions[: own.map.n], positions[own.map.n :]
-        norms = np.sqrt(own.kernel.diagonal(B) * own.kernel.diagonal(row)[0])
+        # The product of the diagonals may overflow, that of their roots does not.
+        norms = np.sqrt(own.kernel.diagonal(B)) * np.sqrt(own.kernel.diagonal(row)[0])
         similarity = _gram(own, row)[0] / np.maximum(norms, np.finfo(np.float64).tiny)
         most = np.argsort(-similarity, kind="stable")[:n]
         scores = _gram(own, B[most]) @ own.dual_coef + model.intercept
