@@ -11,6 +11,7 @@ import kernelcrf
 from clusters import two_workers
 from kernelcrf import ChainCRF
 from kernelcrf.distributed import DaskEngine
+from kernelcrf.fitting import held_out
 from kernelcrf.persistence import ModelFileError
 from model_files import rewritten
 
@@ -189,3 +190,22 @@ def test_a_checkpoint_of_other_penalties_or_pairs_is_refused(changed, tmp_path):
     ChainCRF("linear", C=1.0, checkpoint=path).fit(X, y)
     with pytest.raises(ValueError, match=r"was written by a fit that differs in (l1|numbers of observed pairs)"):
         ChainCRF("linear", C=1.0, checkpoint=path, **changed).fit(X, y)
+
+
+def test_C_is_chosen_for_the_pairs_of_the_fit(monkeypatch):
+    """Fits to parts of the data, which choose C, drop rare pairs too."""
+    rng = np.random.default_rng(0)
+    X = [[[f"rare{rng.integers(500)}", f"w{rng.integers(3)}"] for _ in range(4)] for _ in range(60)]
+    y = [[token[1] if rng.random() < 0.8 else "w0" for token in x] for x in X]
+    sizes = []
+
+    def recorded(problem, *others, **options):
+        found = solve(problem, *others, **options)
+        sizes.append(found.layout.size)
+        return found
+
+    solve = held_out.solve
+    monkeypatch.setattr(held_out, "solve", recorded)
+    crf = ChainCRF("linear", min_freq=5).fit(X, y)
+    assert sizes
+    assert max(sizes) <= crf.coef_.size + 9

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier
@@ -149,3 +150,29 @@ def test_hyperparameters_of_kernels():
     moved = fixed.with_hyperparameters(np.log([0.5, 4.0]))
     np.testing.assert_allclose(moved.kernel.k2.length_scale, [0.5, 4.0])
     assert len(InputKernel("linear").hyperparameters()[0]) == 0
+
+
+def test_a_search_does_not_lose_landmarks():
+    """A smooth kernel needs few landmarks; later kernels of the search, and the last one, need all of them."""
+    rng = np.random.default_rng(0)
+    X, y = np.sort(rng.uniform(0, 1, (20, 1)), axis=0), (np.arange(20) // 3) % 2
+    parameters = {"C": 10.0, "n_components": None, "laplace": True, "random_state": 0}
+    for gamma in (50.0, 1e-3):
+        searched = KernelClassifier("rbf", gamma=gamma, optimize_kernel=True, n_restarts_optimizer=2, **parameters)
+        found = searched.fit(X, y)
+        direct = KernelClassifier("rbf", gamma=found.kernel_.gamma, **parameters).fit(X, y)
+        assert len(found.landmarks_) == len(direct.landmarks_)
+        assert found.certificate_.objective == pytest.approx(direct.certificate_.objective, rel=1e-3)
+        assert found.log_marginal_likelihood() == pytest.approx(direct.log_marginal_likelihood(), rel=1e-3)
+
+
+def test_features_that_never_occur_do_not_change_C():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(6, 4)) for _ in range(25)]
+    y = [(x[:, 0] + 0.5 * rng.normal(size=len(x)) > 0).astype(int) for x in X]
+    found = []
+    for n_zeros in (0, 3):
+        Z = [sp.csr_array(np.hstack([x, np.zeros((len(x), n_zeros))])) for x in X]
+        crf = ChainCRF("linear", C="evidence", tol=1e-8, all_possible_states=True, all_possible_transitions=True)
+        found.append(crf.fit(Z, y).C_)
+    assert found[0] == pytest.approx(found[1], rel=1e-3)

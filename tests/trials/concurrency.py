@@ -37,7 +37,7 @@ import numpy as np
 from trials import cases
 from kernelcrf import ChainCRF
 X, y = cases.plain(m=20)
-model = ChainCRF(n_components=10, random_state=0).fit(X, y)
+model = ChainCRF(n_components=10, random_state=0, C=1.0).fit(X, y)
 sys.stdout.write(np.concatenate(model.predict_proba(X)).tobytes().hex())
 """
 

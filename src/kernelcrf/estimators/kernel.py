@@ -96,7 +96,7 @@ class KernelEstimator(InputEstimator[Chained]):
                 variances, groups = prior.variances, []
                 first = next(iter(variances.values()))
                 terms = [replace(term, C=variances.get(term.name, first)) for term in terms]
-        problem = Problem(terms, data).only_observed(self._observed_only, getattr(self, "min_freq", 0.0))
+        problem = Problem(terms, data, getattr(self, "min_freq", 0.0)).only_observed(self._observed_only)
         if earlier is not None:
             start = earlier.start_for(problem.terms)
         return self._train(problem, groups, start, self._seed())

@@ -127,23 +127,24 @@ class Problem:
     """The terms of a score, and the data to which their weights are fitted.
 
     The terms do not have features yet: the fit chooses the number of features.
+
+    min_freq : how often a pair of a feature and a label must occur, for terms that have weights for observed pairs.
     """
 
     terms: Sequence[Term]
     corpus: Corpus
+    min_freq: float = 0.0
 
     def only(self, cliques: Collection[str]) -> Problem:
         """Return a copy of the problem that has only the terms on the given kinds of cliques."""
         return replace(self, terms=[term for term in self.terms if term.cliques in cliques])
 
-    def only_observed(self, names: Collection[str], least: float = 0.0) -> Problem:
+    def only_observed(self, names: Collection[str]) -> Problem:
         """Return a copy of the problem in which the named terms have weights for observed pairs only.
 
         Pairs that have a weight in the earlier model of a prior keep it.
-
-        least : how often a pair must occur in the data.
         """
-        pairs = {term.name: self.corpus.observed(term, least) for term in self.terms if term.name in names}
+        pairs = {term.name: self.corpus.observed(term, self.min_freq) for term in self.terms if term.name in names}
         for term in self.terms:
             if term.prior is not None and (own := pairs.get(term.name)) is not None:
                 pairs[term.name] = own.with_places(term.prior.places)

@@ -24,7 +24,7 @@ than its values.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -33,11 +33,20 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from kernelcrf.arrays import Flags, Floats
-from kernelcrf.basis.features import WhitenedMap, make_features
+from kernelcrf.basis.features import FeatureMap, WhitenedMap, make_features
 from kernelcrf.fitting.corpus import Groups, Problem, input_of
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit, solve
 from kernelcrf.fitting.held_out import FIRST_C, choose_held_out_C
-from kernelcrf.fitting.laplace import MOST_EXACT, FactoredPosterior, Laplace, hessian, laplace, preconditioned
+from kernelcrf.fitting.laplace import (
+    MOST_EXACT,
+    FactoredPosterior,
+    Laplace,
+    PartialPosterior,
+    drop_unseen,
+    hessian,
+    laplace,
+    preconditioned,
+)
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.named import NAMED
 from kernelcrf.objective import Evaluation, Objective
@@ -106,6 +115,12 @@ def _curvature_changes(fitted: Fit, chosen: list[Flags], found: Laplace, known: 
     """
     objective, theta, posterior = fitted.objective, fitted.solution.theta, found.posterior
     assert posterior is not None
+    if isinstance(posterior, PartialPosterior) and isinstance(posterior.inner, FactoredPosterior):
+        # Features that never occur do not change the curvature.
+        reduced = drop_unseen(objective)
+        assert reduced is not None
+        (objective, kept), posterior = reduced, posterior.inner
+        theta, chosen = theta[kept], [own[kept] for own in chosen]
     prior_gradient, changes = objective.layout.penalty_gradient(theta), []
     if isinstance(posterior, FactoredPosterior):
         covariance = posterior.covariance(slice(0, len(theta)))
@@ -192,14 +207,15 @@ def choose_kernel(
         bounds = np.vstack((bounds, log_C[:, None] + np.log([1 / C_RANGE, C_RANGE])))
     n_own = len(theta) - len(groups)
 
-    def fit_at(x: Floats) -> Fit:
+    def fit_at(x: Floats, settings: Settings = fixed) -> Fit:
         """Fit with the hyperparameters exp(x); the last entries of x are log C of each group.
 
-        The fit uses the landmarks of the latest fit, and starts with the same scores at these landmarks.
+        The fit uses the landmarks of the first fit, and starts with the scores of the latest fit at these landmarks.
         """
         kernel = _kernel_of(latest.problem, names).with_hyperparameters(x[:n_own])
         problem = latest.problem.changed(names, kernel=kernel).with_variances(groups, np.exp(x[n_own:]))
-        return fit(problem, fixed, _carry_over(latest, kernel, names))
+        start = _carry_over(latest, kernel, names, fitted.maps)
+        return fit(problem, settings, start if settings is fixed else Start(start.maps, extend=True))
 
     def evaluate(x: Floats) -> tuple[float, Floats]:
         """Return minus the log evidence at the log hyperparameters x, and its gradient by finite differences."""
@@ -219,17 +235,20 @@ def choose_kernel(
     box: Any = bounds
     results = [minimize(evaluate, start, jac=True, method="L-BFGS-B", bounds=box, options=options) for start in starts]
     best = min(results, key=lambda result: float(result.fun))
-    return fit_at(best.x), bool(best.success)
+    # The first kernel may have been so smooth that it has fewer landmarks than the settings ask for.
+    last = replace(fixed, n_components=settings.n_components, of_terms=settings.of_terms)
+    return fit_at(best.x, fixed if settings.adds_landmarks else last), bool(best.success)
 
 
 def _kernel_of(problem: Problem, names: Collection[str]) -> InputKernel:
     return input_of(next(term for term in problem.terms if term.name in names))[1]
 
 
-def _carry_over(near: Fit, kernel: InputKernel, names: Collection[str]) -> Start:
+def _carry_over(near: Fit, kernel: InputKernel, names: Collection[str], first: Mapping[str, FeatureMap]) -> Start:
     """Return the starting point of a fit with a new kernel, based on the fit `near` with another kernel.
 
-    The landmarks are those of `near`. The weights give the same scores at the landmarks as `near`.
+    The landmarks are those of the maps `first`. The weights give the same scores at the landmarks as `near`, whose
+    kernel may have been so smooth that it has fewer landmarks.
     """
     end = near.end
     maps, weights = dict(end.maps), dict(end.weights)
@@ -237,11 +256,14 @@ def _carry_over(near: Fit, kernel: InputKernel, names: Collection[str]) -> Start
     for earlier in {id(own): own for name, own in end.maps.items() if name in names}.values():
         if not isinstance(earlier, WhitenedMap):
             continue
-        features = make_features(kernel, earlier.landmarks, None, "exact").map
+        own = [name for name in end.weights if name in names and end.maps[name] is earlier]
+        chosen = first[own[0]]
+        assert isinstance(chosen, WhitenedMap)
+        features = make_features(kernel, chosen.landmarks, None, "exact").map
         assert isinstance(features, WhitenedMap)
         on_landmarks = np.asarray(earlier.transform(features.landmarks), np.float64)
         R = np.asarray(features.R, np.float64)
-        for name in [name for name in end.weights if name in names and end.maps[name] is earlier]:
+        for name in own:
             maps[name] = features
             weights[name] = solve_triangular(R, on_landmarks @ end.weights[name], lower=True)
     return Start(maps, weights)

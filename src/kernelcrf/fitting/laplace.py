@@ -198,7 +198,7 @@ def laplace(
         lam, d = objective.layout.lam, curvature_diagonal(objective, at)
         posterior, shares = DiagonalPosterior(at.theta, 1 / np.sqrt(lam + d)), d / (lam + d)
         return Laplace(-at.value - 0.5 * float(np.log1p(d / lam).sum()), 0.0, float(shares.sum()), posterior, shares)
-    reduced = _drop_unseen(objective) if objective.layout.joint is None else None
+    reduced = drop_unseen(objective) if objective.layout.joint is None else None
     if reduced is not None:
         fewer, kept = reduced
         own = fewer.evaluate(at.theta[kept])
@@ -218,7 +218,7 @@ def preconditioned(objective: Objective, known: Preconditioning | None) -> Preco
     return Preconditioning.of(objective) if known is None else replace(known, objective=objective)
 
 
-def _drop_unseen(objective: Objective) -> tuple[Objective, Places] | None:
+def drop_unseen(objective: Objective) -> tuple[Objective, Places] | None:
     """Return an objective without the features that never occur, and the indices of the weights that remain.
 
     Only sparse features are dropped, which does not change the evidence. Return None if all features occur.
