@@ -208,4 +208,4 @@ def test_C_is_chosen_for_the_pairs_of_the_fit(monkeypatch):
     monkeypatch.setattr(held_out, "solve", recorded)
     crf = ChainCRF("linear", min_freq=5).fit(X, y)
     assert sizes
-    assert max(sizes) <= crf.coef_.size + 9
+    assert max(sizes) <= crf.model_.layout.size
