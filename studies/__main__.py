@@ -56,9 +56,9 @@ HEADS = {
 
 All figures here were measured on public data, good or bad. `python -m studies pages` writes every section from the
 results that the study left in `studies/accuracy/results`; the docstring of the study states its protocol.
-Hyperparameters are chosen without test labels, for baselines as for kernelcrf. Long studies were run in parts, beside
-other work and over several commits: the minutes and the commit below a section are those of its last run. Some studies
-have been cut since then, so that their results come from finer grids and more folds than their docstrings state.
+Hyperparameters are chosen without test labels, for baselines as for kernelcrf. All studies ran with the same code of
+the library, that of the commits below the sections; faults that were found later are listed in
+[reliability](reliability.md). Long studies ran in parts and beside other work, so their seconds and minutes are rough.
 [What we could not show](limits.md) has its own page.
 
 The same data, read by four kinds of model; the last column is an SVC, on prosody Nystroem features with logistic
