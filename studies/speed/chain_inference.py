@@ -116,9 +116,6 @@ def table(results: dict[str, Any]) -> str:
                 f"{t['hmmlearn'] / t['ours']:.1f}" if "hmmlearn" in t else "",
             ]
             rows.append([dtype, str(n_labels), *times, *ratios, f"{t['ours'] / t['two']:.2f}x"])
-    if not any("hmmlearn" in t for t in results["float64"].values()):
-        header, rows = header[:-1], [[*row[:9], row[10]] for row in rows]
-        return common.markdown([*header, "2 threads"], rows)
     text = "hmmlearn gets the scores of tokens as log-likelihoods, and computes node marginals alone, in float64."
     return f"{common.markdown([*header, '2 threads'], rows)}\n\n{text}"
 
