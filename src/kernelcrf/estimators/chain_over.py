@@ -137,7 +137,7 @@ class ChainOver(ValidatedEstimator):
             )
         if taken := [i for i, x in enumerate(sequences) if isinstance(x, Mapping) and CLASSIFIER in x]:
             raise ValueError(
-                f"X[{taken[0]}] has an entry {CLASSIFIER!r}, the name of the probabilities: expected another name"
+                f"X[{taken[0]}] has an entry {CLASSIFIER!r}, which is the name of the probabilities: rename it"
             )
         missing = [i for i, x in enumerate(sequences) if not isinstance(x, Mapping) or self.of not in x]
         if missing:
@@ -162,7 +162,8 @@ class ChainOver(ValidatedEstimator):
         training = training[(known[training] >= 0) & (of_tokens[training] > 0)]
         if not len(training):
             raise ValueError(
-                "a fold has no known label outside of it: expected known labels, and weights above 0, in more sequences"
+                "the sequences outside of a fold have no known label with a weight above 0: expected known labels in "
+                "more sequences"
             )
         classifier, options = clone(self.classifier), {}
         if weights is not None and has_fit_parameter(classifier, "sample_weight"):
