@@ -58,8 +58,8 @@ All figures here were measured on public data, good or bad. `python -m studies p
 results that the study left in `studies/accuracy/results`; the docstring of the study states its protocol.
 Hyperparameters are chosen without test labels, for baselines as for kernelcrf. All studies ran with the same code of
 the library, that of the commits below the sections; faults that were found later are listed in
-[reliability](reliability.md). Long studies ran in parts and beside other work, so their seconds and minutes are rough.
-[What we could not show](limits.md) has its own page.
+[reliability](reliability.md). Long studies ran in parts and beside other work, so their seconds and minutes are rough;
+together they took {minutes} minutes on one thread. [What we could not show](limits.md) has its own page.
 
 The same data, read by four kinds of model; the last column is an SVC, on prosody Nystroem features with logistic
 regression:
@@ -191,9 +191,10 @@ def write_pages() -> None:
     from studies.speed import cluster_model
 
     for group, page in PAGES.items():
-        found = {name: common.load(name) for name in names(group, on_page=True) if name != "speed.cluster"}
-        sections = [page_section(group, name, results) for name, results in found.items() if results]
-        head = HEADS[group].replace("{quality}", readme.quality())
+        found = {name: results for name in names(group, on_page=True) if (results := common.load(name))}
+        sections = [page_section(group, name, results) for name, results in found.items() if name != "speed.cluster"]
+        minutes = sum(results.get("seconds", 0.0) for results in found.values()) / 60
+        head = HEADS[group].replace("{quality}", readme.quality()).replace("{minutes}", f"{minutes:,.0f}")
         (DOCS / page).write_text("\n".join([head, *sections]), encoding="utf-8")
     cluster_model.write_page()
     readme.write()

@@ -13,8 +13,8 @@ python tools/check_release.py --step digest --dist FOLDER                 print 
 3. The wheel holds the package and nothing else, the sdist all that is committed.
 4. In a fresh environment for each resolution, the wheel with its extras: `lowest` has every dependency of the package
    at the bound that pyproject.toml declares, `locked` at the version of requirements/lock.txt, `newest` at the last
-   release. There the tests marked `smoke` of the
-   unpacked sdist pass, or all of them. Lower bounds are those of the oldest Python: later ones have no wheels of them.
+   release. There the tests of the unpacked sdist that are marked `smoke` pass, or all of them. Lower bounds are those
+   of the oldest Python: later ones have no wheels of them.
 """
 
 from __future__ import annotations

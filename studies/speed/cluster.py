@@ -162,6 +162,7 @@ def dense_part(seed: int, tokens: int, d: int) -> RawSequences:
 
 def memory(options: argparse.Namespace) -> dict[str, Any]:
     limit, parts, tokens, d = 1000, options.parts, 16_000, 256
+    common.peak_memory(reset=True)
     peaks: dict[int, int] = {}
     ended = threading.Event()
 
@@ -361,7 +362,8 @@ def table(results: dict[str, Any]) -> str:
         )
     if "tokens" in results:
         one = results["tokens"]
-        rows = [[name, f"{s:.0f} s", f"{one['tokens'] / s:,.0f}"] for name, s in one["seconds"].items()]
+        stages = {name: one["seconds"][name] for name in ("written", "read and hashed", "trained", "labelled")}
+        rows = [[name, f"{s:.0f} s", f"{one['tokens'] / s:,.0f}"] for name, s in stages.items()]
         parts.append(
             f"{one['tokens']:,} tokens, {one['bytes'] / 1e6:,.0f} MB of Parquet; {one['passes']:.0f} passes to a gap "
             f"of {one['gap']:.1e}; accuracy {one['accuracy']:.3f}.\n\n"

@@ -16,7 +16,7 @@ from studies.speed import cluster
 PAGE = common.ROOT / "docs" / "scaling.md"
 TOKENS = (1e9, 1e11)
 CORES, MEMORY = 32, 256  # of a machine, in GB
-MACHINES = (1, 8, 64)
+MACHINES = (8, 64, 256)
 PASSES = 60
 SCORES = 3 * 8 * 8  # bytes of a token with eight labels
 HASHED = {"weights": 2**18 * 8, "bytes per token": 24 * 6 + SCORES}
@@ -31,7 +31,7 @@ class Constants:
     """
 
     hashed_token: float
-    observed_token: float | None
+    observed_token: float
     dense_token: float
     part: float
     byte: float
@@ -53,17 +53,15 @@ def constants(results: dict[str, Any]) -> Constants:
     weight = cost["driver"]["seconds"] / cost["driver"]["weights"]
     moved = byte * 8 * HASHED["weights"] * hops(2, 2) + weight * HASHED["weights"]
     hashed = 2 * max(a_pass - moved - part * 2, 0.0) / tokens["tokens"]
-    slope = None
-    if measured := observed(results):
-        few, many = measured
-        slope = 2 * (many["seconds"] - few["seconds"]) / (many["tokens"] - few["tokens"])
+    few, many = observed(results)
+    slope = 2 * (many["seconds"] - few["seconds"]) / (many["tokens"] - few["tokens"])
     scale = 1000 / cluster.N_FEATURES * 8 / cluster.N_LABELS
     return Constants(hashed, slope, dense * scale, part, byte, weight)
 
 
 def observed(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the passes of two workers over few and over many tokens."""
-    return [one for name, one in results.get("sizes", {}).items() if name.endswith("two workers")]
+    return [one for name, one in results["sizes"].items() if name.endswith("two workers")]
 
 
 def hops(workers: int, parts: int) -> int:
@@ -88,16 +86,16 @@ def predicted(c: Constants, a: float, what: dict[str, int], tokens: float, machi
 
 def table(results: dict[str, Any]) -> str:
     c = constants(results)
-    kinds = {"hashed linear": (c.hashed_token, HASHED), "1,000 landmarks": (c.dense_token, DENSE)}
-    own = []
-    if c.observed_token is not None:
-        own = [["a, sparse linear features, observed pairs (6 names)", f"{1e6 * c.observed_token:.2f} µs per token"]]
-        weights = {"weights": observed(results)[-1]["weights"]}
-        kinds["observed pairs"] = (c.observed_token, HASHED | weights)
+    sparse = HASHED | {"weights": observed(results)[-1]["weights"]}
+    kinds = {
+        "observed pairs": (c.observed_token, sparse),
+        "hashed linear": (c.hashed_token, HASHED),
+        "1,000 landmarks": (c.dense_token, DENSE),
+    }
     known = common.markdown(
         ["constant", "value"],
         [
-            *own,
+            ["a, sparse linear features, observed pairs (6 names)", f"{1e6 * c.observed_token:.2f} µs per token"],
             ["a, hashed linear features (6 names, 2^18 columns, 8 labels)", f"{1e6 * c.hashed_token:.2f} µs per token"],
             ["a, 1,000 landmarks, 8 labels (scaled from 512 and 10)", f"{1e6 * c.dense_token:.2f} µs per token"],
             ["b", f"{1e3 * c.part:.2f} ms per part"],
@@ -110,11 +108,15 @@ def table(results: dict[str, Any]) -> str:
         p = predicted(c, a, what, tokens, machines)
         rows.append(
             [f"{name}, 10^{round(log(tokens, 10))} tokens, {machines} x {CORES} cores"]
-            + [f"{p[key]:.2g} s" for key in ("tokens", "parts", "payload", "driver")]
-            + [f"{p['hours']:.2g} h", f"{p['memory']:,.0f} GB" + (": too much" if p["memory"] > MEMORY else "")]
+            + [f"{rounded(p[key])} s" for key in ("tokens", "parts", "payload", "driver")]
+            + [f"{rounded(p['hours'])} h", f"{p['memory']:,.0f} GB" + (": too much" if p["memory"] > MEMORY else "")]
         )
     header = ["", "tokens", "parts", "payload", "driver", f"{PASSES} passes", "memory of a machine"]
     return f"{known}\n\n{common.markdown(header, rows)}"
+
+
+def rounded(value: float) -> str:
+    return f"{value:.2g}" if value < 100 else f"{value:,.0f}"
 
 
 def write_page() -> None:
@@ -122,6 +124,7 @@ def write_page() -> None:
     results = common.load("speed.cluster")
     assert results is not None
     facts = ", ".join(f"{package} {value}" for package, value in results["environment"].items())
+    facts = f"`python -m studies speed.cluster`, commit {results['commit']}, {facts}"
     text = PAGE.read_text(encoding="utf-8")
     for mark, part in {"measured": f"{cluster.table(results)}\n\n*{facts}*", "model": table(results)}.items():
         pattern = rf"(<!-- {mark} -->\n).*?(<!-- end of {mark} -->)"
