@@ -62,6 +62,14 @@ def test_the_version_is_that_of_the_project_and_typed():
     assert (Path(kernelcrf.__file__).parent / "py.typed").is_file()
 
 
+def test_changelog_and_citation_have_the_last_release_and_its_date():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    released = re.search(r"^version: (.+)\ndate-released: (.+)$", citation, re.MULTILINE)
+    latest = re.search(r"^## \[(.+)\] - (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert released.groups() == latest.groups()
+    assert released[1] == PROJECT["version"] or ".dev" in PROJECT["version"]
+
+
 def test_the_recipe_of_the_conda_package_says_what_the_project_declares():
     yaml = pytest.importorskip("yaml", reason="PyYAML, which comes with Dask, reads the recipe")
     recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8"))
