@@ -56,10 +56,11 @@ HEADS = {
 
 All figures here were measured on public data, good or bad. `python -m studies pages` writes every section from the
 results that the study left in `studies/accuracy/results`; the docstring of the study states its protocol.
-Hyperparameters are chosen without test labels, for baselines as for kernelcrf. All studies ran with the same code of
-the library, that of the commits below the sections; faults that were found later are listed in
-[reliability](reliability.md). Long studies ran in parts and beside other work, so their seconds and minutes are rough;
-together they took {minutes} minutes on one thread. [What we could not show](limits.md) has its own page.
+Hyperparameters are chosen without test labels, for baselines as for kernelcrf, unless a section says otherwise. The
+commits below the sections differ, but the code of the library is the same in all of them. Faults that were found later
+are listed in [reliability](reliability.md). Each study used one thread, and two ran at a time, some of them beside
+other work, so that seconds and minutes are rough; the minutes add up to {minutes}. [What we could not show](limits.md)
+has its own page.
 
 The same data, read by four kinds of model; the last column is an SVC, on prosody Nystroem features with logistic
 regression:
@@ -69,7 +70,8 @@ regression:
     "speed": """# Benchmarks
 
 Each table is printed by the study that it names (`python -m studies NAME`), which runs both sides in turn, in one
-process or in alternating ones. Times are wall clock on a machine that others may use too: read the ratios.
+process or in alternating ones. Unless a section says otherwise, times are wall clock, on a machine that others may use
+too: read the ratios.
 `python -m studies run speed` measures all of them again. The tables of `speed.cluster` are in [scaling](scaling.md).
 """,
     "reliability": """# Reliability

@@ -343,22 +343,24 @@ def table(results: dict[str, Any]) -> str:
         seconds, overhead = results["cost"]["seconds"], results["cost"]["overhead"]
         half = seconds["bare loop, one process"] / 2
         rows = [[name, f"{1e3 * value:.0f} ms", f"{value / half:.2f}"] for name, value in seconds.items()]
-        parts.append(common.markdown(["a pass, 8 x 20,000 x 512", "time", "of half the bare loop"], rows))
+        parts.append(
+            common.markdown(["a pass, 8 x 20,000 tokens, 512 features", "time", "over half the bare loop"], rows)
+        )
         rows = [[parts_, f"{1e3 * value:.0f} ms"] for parts_, value in overhead.items()]
         payload, driver = results["cost"]["payload"], results["cost"]["driver"]
         parts.append(
             common.markdown(["parts", "a pass with nothing to compute"], rows)
-            + f"\n\n{payload['weights']:,} weights to four parts and back: {1e3 * payload['seconds']:.0f} ms "
-            f"({1e3 * payload['seconds of none']:.0f} ms with none); an iteration of L-BFGS on as many: "
-            f"{1e3 * driver['seconds']:.0f} ms."
+            + f"\n\nSending {payload['weights']:,} weights to four parts and adding up what comes back takes "
+            f"{1e3 * payload['seconds']:.0f} ms, and {1e3 * payload['seconds of none']:.0f} ms without weights. An "
+            f"iteration of L-BFGS on as many weights takes {1e3 * driver['seconds']:.0f} ms."
         )
     if "memory" in results:
         one = results["memory"]
         parts.append(
-            f"Memory: {one['data']:,.0f} MB of inputs, limits of {one['limits']:,} MB together "
-            f"({one['data'] / one['limits']:.1f}x): {one['status']} at a gap of {one['gap']:.1e} after "
-            f"{one['iterations']} iterations and {one['seconds']:.0f} s; peaks of the workers "
-            f"{' and '.join(f'{peak:,.0f}' for peak in one['peaks'])} MB, of the client {one['client']:,.0f} MB."
+            f"Memory: the inputs take {one['data']:,.0f} MB, {one['data'] / one['limits']:.1f} times the memory limits "
+            f"of both workers together. A fit with tol=3e-2 ended as {one['status']!r} after {one['iterations']} "
+            f"iterations and {one['seconds']:.0f} s. The peaks of the workers were "
+            f"{' and '.join(f'{peak:,.0f}' for peak in one['peaks'])} MB, that of the client {one['client']:,.0f} MB."
         )
     if "tokens" in results:
         one = results["tokens"]

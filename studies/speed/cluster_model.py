@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelcrf.distributed.dask import PARTS_PER_MEMORY
 from studies import common
 from studies.speed import cluster
 
@@ -19,8 +20,8 @@ CORES, MEMORY = 32, 256  # of a machine, in GB
 MACHINES = (8, 64, 256)
 PASSES = 60
 SCORES = 3 * 8 * 8  # bytes of a token with eight labels
-HASHED = {"weights": 2**18 * 8, "bytes per token": 24 * 6 + SCORES}
-DENSE = {"weights": 1000 * 8, "bytes per token": 8 * (1000 + 100) + SCORES}
+HASHED = {"weights": 2**18 * 8, "bytes of inputs": 24 * 6}
+DENSE = {"weights": 1000 * 8, "bytes of inputs": 8 * (1000 + 100)}
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ def hops(workers: int, parts: int) -> int:
 
 def predicted(c: Constants, a: float, what: dict[str, int], tokens: float, machines: int) -> dict[str, float]:
     """Return the seconds of a pass by cause, the hours of PASSES passes, and the memory of a machine in GB."""
-    parts = workers = CORES * machines
+    workers, memory = CORES * machines, MEMORY / CORES * 1e9
+    parts = max(workers, ceil(PARTS_PER_MEMORY * what["bytes of inputs"] * tokens / memory))
     seconds = {
         "tokens": a * tokens / workers,
         "parts": c.part * parts,
@@ -80,7 +82,7 @@ def predicted(c: Constants, a: float, what: dict[str, int], tokens: float, machi
     }
     return seconds | {
         "hours": PASSES * sum(seconds.values()) / 3600,
-        "memory": what["bytes per token"] * tokens / machines / 1e9,
+        "memory": (what["bytes of inputs"] + SCORES) * tokens / machines / 1e9,
     }
 
 

@@ -5,7 +5,7 @@ lists of feature names to weights, on one thread, each fit in a process of its o
 work on the machine disturbs less. Ours ends at a certified gap of 0.1 %, CRFsuite by its own rule, with c2 = 1 / (2 C)
 and no limit of iterations; it is stopped, and marked by ">", after five times our seconds. *auto* is the fit with
 C="auto", which tries powers of 10 on held-out sequences first; its last column is the seconds of this fit, divided by
-those of the fit with the C that it found.
+those of another fit with the C that it found, which runs next.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Both start from the same Python lists of 19 feature strings per token; reading them in is part of the time. CRFsuite's
 clock stops at the first iteration within 0.1 % of its final objective, ours when the fit ends with a certified gap of
-0.1 %. A last fit is certified to 1e-6. Both have the weights of the pairs of a feature and a label that occur, and of
-the transitions that occur, so that their objectives are the same function; C = 1 / (2 c2). Each side runs in a fresh
-process.
+0.1 %. The other columns of CRFsuite are those of its last iteration. Our last fit is certified to 1e-6. Both have the
+weights of the pairs of a feature and a label that occur, and of the transitions that occur, so that their objectives
+are the same function; C = 1 / (2 c2). Each side runs in a fresh process.
 """
 
 from __future__ import annotations
