@@ -236,3 +236,26 @@ def test_variances_take_the_memory_of_scores(monkeypatch):
     finally:
         tracemalloc.stop()
     assert peak < 8 * 8 * 2000 * n_classes
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_columns_that_never_occur_have_their_prior_variance(n_classes):
+    X, y = problem(40, n_classes)
+    X, new = np.hstack([X, np.zeros((40, 1))]), np.random.default_rng(1).normal(size=(5, 3))
+    found = [
+        KernelClassifier("linear", C=2.0, laplace=True, tol=1e-12)
+        .fit(kind(X), y)
+        .latent_mean_and_variance(kind(new))[1]
+        for kind in (np.asarray, sp.csr_array)
+    ]
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+
+
+def test_variances_of_independent_weights_add_up():
+    X, y = problem(40, 3)
+    model = KernelClassifier("linear", fit_intercept=True, laplace="diagonal").fit(X, y)
+    variances = [model.latent_mean_and_variance(rows)[1] for rows in (X, X * [1, 0], X * [0, 1], 0 * X)]
+    np.testing.assert_allclose(variances[0] + variances[3], variances[1] + variances[2], rtol=1e-9)
+    drawn = [np.log(p) for p in model.model_.draw_probabilities(X[:4], 4000, 1.0, 0, LocalEngine(1))]
+    contrasts = variances[0][:4, 0] + variances[0][:4, 1]
+    np.testing.assert_allclose(np.var([p[:, 0] - p[:, 1] for p in drawn], axis=0), contrasts, rtol=0.1)

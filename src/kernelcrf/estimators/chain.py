@@ -182,9 +182,9 @@ class ChainCRF(SpanAnswers):
     C_ : the prior variance of the fit; with `inputs`, that of the weights that belong to no input, such as transitions.
     kernel_ : the kernel of the fit; with `inputs`, a dict of kernels.
     input_variances_ : the prior variance of each of several `inputs`, a dict.
-    log_marginal_likelihood_error_ : with more than 5,000 weights, `log_marginal_likelihood()` is estimated from random
-        vectors, and this is the standard error of that estimate. With fewer weights, or with laplace="diagonal",
-        nothing is random, and it is 0. It does not measure the error of Laplace's approximation.
+    log_marginal_likelihood_error_ : the standard error of `log_marginal_likelihood()`, which is estimated from random
+        vectors with more than 5,000 weights, or with more than 1,000 weights if C="evidence" and laplace=False. In all
+        other cases nothing is random, and it is 0. It does not measure the error of Laplace's approximation.
     certificate_ : `objective`, `lower_bound`, `relative_gap`, `gap_full` and `status` of the fit, such as "optimal" or
         "max_iter". No weights on these landmarks give an objective below `lower_bound`. It is -inf if labels are
         missing.

@@ -28,14 +28,15 @@ from kernelcrf.arrays import Array, Floats, Inputs, NamedInputs, Places, is_spar
 from kernelcrf.basis.features import FeatureMap, PrimalMap
 from kernelcrf.basis.folded import check_scores
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.laplace import FactoredPosterior, Posterior
+from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior
+from kernelcrf.fitting.laplace import FactoredPosterior, PartialPosterior, Posterior
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.layout import Layout
 from kernelcrf.terms import STEPS, TOKEN_TERM, TOKENS, Term, scored_tokens
 
 GROUP_VALUES = 2**22
 ROWS = 2048
-N_SAMPLES, N_DRAWS = 100, 1000
+N_SAMPLES = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,6 @@ class ScorePosterior:
         F = self.maps[TOKEN_TERM].transform(X, engine)
         weights = np.asarray(term.k_y.adjoint(contrasts), np.float64)
         outside = self._rest(term, X, F)[:, None] * np.square(weights).sum(axis=1)
-        exact = isinstance(self.posterior, FactoredPosterior)
         if biases:
             # A bias is the weight of a feature that is 1, and has the same label kernel.
             ones = np.ones((F.shape[0], 1), F.dtype)
@@ -70,37 +70,7 @@ class ScorePosterior:
         own = np.concatenate(
             [part for one, part in zip(self.layout.terms, places, strict=True) if one.cliques == TOKENS]
         )
-        found = (self._exact_variances if exact else self._sampled_variances)(own, F, weights)
-        return np.asarray(found + outside)
-
-    def _exact_variances(self, own: Places, F: Inputs, weights: Floats) -> Floats:
-        """Return the exact posterior variances of the numbers F_x W c, where W = theta[own] are weights of features.
-
-        The result has one row for each row F_x of the features F, and one column for each row c of `weights`.
-        """
-        assert isinstance(self.posterior, FactoredPosterior)
-        covariance = self.posterior.covariance(own).reshape(2 * (F.shape[1], weights.shape[1]))
-        found = np.empty((F.shape[0], len(weights)))
-        for k, c in enumerate(weights):
-            own = np.flatnonzero(c)
-            S = np.einsum("i,aibj,j->ab", c[own], covariance[:, own][..., own], c[own], optimize=True)
-            for low in range(0, F.shape[0], ROWS):
-                rows = F[low : low + ROWS]
-                rows = rows.toarray() if hasattr(rows, "toarray") else rows
-                found[low : low + ROWS, k] = np.einsum("tn,tn->t", rows @ S, rows)
-        return found
-
-    def _sampled_variances(self, own: Places, F: Inputs, weights: Floats) -> Floats:
-        """Estimate the variances that `_exact_variances` computes from draws of the weights.
-
-        With n draws, the relative error is about sqrt(2 / n).
-        """
-        n = self.posterior.n_kept or N_DRAWS
-        deviations = self.posterior.deviations(n, np.random.default_rng(0))[:, own]
-        found = np.zeros((F.shape[0], len(weights)))
-        for W in deviations:
-            found += np.square(np.asarray(F @ (W.reshape(F.shape[1], -1) @ weights.T), np.float64)) / n
-        return found
+        return np.asarray(_variances(self.posterior, own, F, weights) + outside)
 
     def draws(
         self,
@@ -194,3 +164,45 @@ class ScorePosterior:
             return np.zeros(X.shape[0])
         squares = np.einsum("tn,tn->t", F, F, dtype=np.float64)
         return np.asarray(term.C * np.maximum(term.kernel.diagonal(X) - squares, 0.0))
+
+
+def _variances(posterior: Posterior, own: Places, F: Inputs, weights: Floats) -> Floats:
+    """Return the posterior variances of the numbers F_x W c, where W = theta[own] are weights of features.
+
+    The result has one row for each row F_x of the features F, and one column for each row c of `weights`. It is exact,
+    unless the posterior stores only draws of the weights: with n draws, the relative error is about sqrt(2 / n).
+    """
+    if isinstance(posterior, FactoredPosterior):
+        return _joint_variances(posterior, own, F, weights)
+    if isinstance(posterior, DiagonalPosterior):
+        return _independent_variances(posterior.scale[own], F, weights)
+    if isinstance(posterior, PartialPosterior) and isinstance(posterior.inner, FactoredPosterior):
+        seen = np.isin(own, posterior.kept)
+        columns = seen.reshape(F.shape[1], -1)[:, 0]
+        inner = np.searchsorted(posterior.kept, own[seen])
+        unseen = _independent_variances(posterior.scale[own[~seen]], F[:, ~columns], weights)
+        return unseen + _joint_variances(posterior.inner, inner, F[:, columns], weights)
+    assert posterior.n_kept is not None
+    found = np.zeros((F.shape[0], len(weights)))
+    for W in posterior.deviations(posterior.n_kept, np.random.default_rng(0))[:, own]:
+        found += np.square(np.asarray(F @ (W.reshape(F.shape[1], -1) @ weights.T), np.float64)) / posterior.n_kept
+    return found
+
+
+def _joint_variances(posterior: FactoredPosterior, own: Places, F: Inputs, weights: Floats) -> Floats:
+    covariance = posterior.covariance(own).reshape(2 * (F.shape[1], weights.shape[1]))
+    found = np.empty((F.shape[0], len(weights)))
+    for k, c in enumerate(weights):
+        used = np.flatnonzero(c)
+        S = np.einsum("i,aibj,j->ab", c[used], covariance[:, used][..., used], c[used], optimize=True)
+        for low in range(0, F.shape[0], ROWS):
+            rows = F[low : low + ROWS]
+            rows = rows.toarray() if hasattr(rows, "toarray") else rows
+            found[low : low + ROWS, k] = np.einsum("tn,tn->t", rows @ S, rows)
+    return found
+
+
+def _independent_variances(scale: Floats, F: Inputs, weights: Floats) -> Floats:
+    """Return the variances for independent weights with the standard deviations `scale`."""
+    of_features = np.square(scale).reshape(F.shape[1], -1) @ np.square(weights).T
+    return np.asarray((F.power(2) if is_sparse(F) else np.square(F)) @ of_features, np.float64)
