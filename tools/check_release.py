@@ -161,7 +161,9 @@ def test(sdist: Path, wheel: Path, resolution: str, interpreter: str, work: Path
     extra += ["-m", "smoke"] if tests == "smoke" else []
     place = "import kernelcrf, pathlib, sys; sys.exit(not pathlib.Path(kernelcrf.__file__).is_relative_to(sys.prefix))"
     run([python, "-I", "-c", place])
-    run([python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *extra], cwd=tree)
+    # The tests must import the wheel, and not a checkout.
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    run([python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *extra], cwd=tree, env=variables)
 
 
 def lowest(pyproject: Path) -> list[str]:

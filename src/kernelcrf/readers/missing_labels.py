@@ -18,13 +18,17 @@ UNKNOWN = -1
 
 def minus_one_is_free(labels: Iterable[UserData]) -> bool:
     """Return whether all labels are strings or integers >= 0, so that -1 can mean a missing label."""
-    numbers = int | np.integer | np.bool_
-    return all(isinstance(label, str) or (isinstance(label, numbers) and label >= 0) for label in labels)
+    return all(isinstance(label, str) or (_is_integer(label) and label >= 0) for label in labels)
 
 
 def is_minus_one(label: UserData) -> bool:
     """Return whether a label is the integer -1."""
-    return isinstance(label, int | np.integer) and label == UNKNOWN
+    return _is_integer(label) and label == UNKNOWN
+
+
+def _is_integer(label: UserData) -> bool:
+    # NumPy's durations are integers by their class, but cannot be compared with numbers.
+    return isinstance(label, int | np.integer | np.bool_) and not isinstance(label, np.timedelta64)
 
 
 def missing_among(labels: Iterable[UserData], classes: Iterable[UserData] = ()) -> Callable[[UserData], bool]:
