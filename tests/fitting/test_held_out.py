@@ -1,7 +1,10 @@
-"""C="auto": the power of 10 with which held-out samples are likeliest, against fits and likelihoods of its own."""
+"""C="auto": the power of 10 with which held-out samples are likeliest, against fits, temperatures and likelihoods."""
+
+from copy import copy
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 
 from clusters import Inline
 from kernelcrf import ChainCRF
@@ -25,15 +28,25 @@ def sequences(lengths, n_features=2, n_labels=3):
 
 
 def held_out_likelihood(data, C, folds=range(5)):
-    total = 0.0
+    """The highest log-likelihood, over all temperatures within the bounds of the search, by a search of SciPy's."""
+    fitted = []
     for r in folds:
         train, test = (
             [(x, y) for i, (x, y) in enumerate(zip(data.X, data.y, strict=True)) if (i % 5 == r) == out]
             for out in (False, True)
         )
-        crf = ChainCRF(**{**SETTINGS, "C": C}).fit(*zip(*train, strict=True))
-        total += crf.log_prob(*zip(*test, strict=True)).sum()
-    return total
+        fitted.append((ChainCRF(**{**SETTINGS, "C": C}).fit(*zip(*train, strict=True)), tuple(zip(*test, strict=True))))
+
+    def loss(log_temperature):
+        return -sum(divided(crf, np.exp(log_temperature)).log_prob(*test).sum() for crf, test in fitted)
+
+    return -minimize_scalar(loss, bounds=np.log(held_out.TEMPERATURES[[0, -1]]), method="bounded").fun
+
+
+def divided(crf, temperature):
+    crf = copy(crf)
+    crf.model_ = crf.model_.divide_weights(temperature)
+    return crf
 
 
 def test_the_chosen_C_is_the_best_of_its_neighbours(data, monkeypatch):

@@ -1,20 +1,24 @@
 """Choose the prior variance C on held-out samples, for C="auto".
 
-A fifth of the samples is held out. Of many sequences, about 10,000 tokens are drawn first. For several values of C,
-weights theta_C are fitted to the other samples. The chosen C maximises the log-likelihood of the held-out labels,
+A fifth of the samples is held out. Of many sequences, about 20,000 tokens are drawn first. For several values of C,
+weights theta_C are fitted to the other samples. The chosen C maximises the log-likelihood of the held-out labels at the
+best temperature T,
 
-    l(C) = sum over held-out samples i of omega_i log p(y_i | x_i; theta_C),
+    l(C) = max over T of sum over held-out samples i of omega_i log p(y_i | x_i; theta_C / T),    3/4 <= T <= 4/3,
 
 where omega_i is the weight of sample i. If there are fewer than 50 samples, each of them is held out once, in five
-folds, and l is the sum over all folds. If there are fewer than five samples, C is 1.
+folds, and l has the sum over all folds. If there are fewer than five samples, C is 1.
+
+At T = 1 alone, l would prefer models that are rarely too sure, even if they miss most of the rare labels. A temperature
+corrects a model that is too sure, and does not change the labels that it predicts: l therefore compares predictions
+more than confidence. The chosen model itself is not divided by T. The bounds of T limit how sure it may be.
 
 The values of C are powers of 10. The search starts at C = 1, and goes to larger or smaller powers while l increases.
 Finer steps would gain little, because l is flat near its maximum. If the terms of the score are in several groups, all
 groups have the same C at first. Then the C of one group after the other is changed, while l increases.
 
-C is the variance of the prior of the weights, and does not depend on how many samples there are. A few thousand tokens
-are therefore enough, and the cost of the search is bounded. The same samples are drawn every time, so that a fit can be
-repeated and resumed.
+The best C depends little on how many samples there are, so that a sample is enough, and the cost of the search is
+bounded. The same samples are drawn every time, so that a fit can be repeated and resumed.
 """
 
 from __future__ import annotations
@@ -23,19 +27,22 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+import numpy as np
+
 from kernelcrf.basis.features import Features
 from kernelcrf.fitting.corpus import Groups, Problem
 from kernelcrf.fitting.fit import Settings, Start, choose_features, objective_of, solve
 
 FIRST_C = 1.0
-MOST_TOKENS, MOST_LANDMARKS = 10_000, 500
+MOST_TOKENS, MOST_LANDMARKS = 20_000, 500
 LEAST_POWER, MOST_POWER = -3, 4
 SEARCH_TOL, SEARCH_ITERATIONS = 1e-2, 200
 LEAST_GAIN = 1e-6
+TEMPERATURES = np.geomspace(3 / 4, 4 / 3, 5)
 
 
 def choose_held_out_C(problem: Problem, groups: Groups, settings: Settings, start: Start | None) -> list[float]:
-    """Return the C of each group with which held-out samples are likeliest, or 1 if there are fewer than five samples.
+    """Return the C of each group that maximises l(C), or 1 if there are fewer than five samples.
 
     groups : names of the terms that share one C, for each C; all other terms keep their C.
     start : an earlier fit, whose feature maps are used, or None.
@@ -61,7 +68,8 @@ def choose_held_out_C(problem: Problem, groups: Groups, settings: Settings, star
 
     @cache
     def likelihood(powers: tuple[int, ...]) -> float:
-        return sum(fold.likelihood(groups, [10.0**power for power in powers], settings) for fold in folds)
+        Cs = [10.0**power for power in powers]
+        return float(np.max(np.sum([fold.likelihoods(groups, Cs, settings) for fold in folds], axis=0)))
 
     return [10.0**power for power in highest(likelihood, len(groups))]
 
@@ -81,12 +89,13 @@ class _Fold:
     own: dict[str, Features]
     latest: Start | None = None
 
-    def likelihood(self, groups: Groups, Cs: Sequence[float], settings: Settings) -> float:
-        """Fit with the prior variances Cs, starting from the last fit; return the held-out log-likelihood."""
+    def likelihoods(self, groups: Groups, Cs: Sequence[float], settings: Settings) -> list[float]:
+        """Fit with the prior variances Cs, starting from the last fit; return log-likelihoods, one per temperature."""
         fitted = solve(self.training.with_variances(groups, Cs), self.features, settings, self.latest)
         self.latest = Start(weights=fitted.weights)
         objective = objective_of(self.held_out.with_variances(groups, Cs), self.own, settings.engine)
-        return objective.layout.penalty(fitted.theta) - objective.evaluate(fitted.theta).value
+        tempered = [fitted.theta / temperature for temperature in TEMPERATURES]
+        return [objective.layout.penalty(theta) - objective.evaluate(theta).value for theta in tempered]
 
 
 def highest(likelihood: Callable[[tuple[int, ...]], float], n_groups: int = 1) -> tuple[int, ...]:
