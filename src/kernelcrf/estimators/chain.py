@@ -62,13 +62,14 @@ class ChainCRF(SpanAnswers):
     C : float, "auto" or "evidence", default="auto"
         The penalty of all weights, including transitions, is |weights|^2 / (2 C): the smaller C is, the smoother is the
         model. In other words, C is the variance of their Gaussian prior. CRFsuite's c2 is 1 / (2 C). "auto" tries
-        powers of 10 on a sample of about 20,000 tokens. It fits the model to four fifths of the sample, and keeps the C
-        that gives the labels of the other fifth the highest probability, after its weights are divided by the best
-        temperature between 3/4 and 4/3. Then it fits the model to all sequences with this C, without a temperature.
-        With fewer than 50 sequences, it uses five folds of a smaller sample instead. "evidence" maximises the marginal
-        likelihood: the probability of the training labels, averaged over the prior distribution of the weights. With
-        `inputs`, "auto" and "evidence" choose a separate C for each input, and another one for all other weights, such
-        as transitions.
+        powers of 10 on about 20,000 tokens. It fits a model to four fifths of them for each C, and keeps the C whose
+        model gives the labels of the other fifth the highest probability. For this comparison, the weights of each
+        model are divided by a temperature between 3/4 and 4/3, the one with the highest probability, so that right
+        labels count more than how sure a model is. With fewer than 50 sequences, "auto" uses five folds with about
+        4,000 tokens. The final fit, to all sequences, has no temperature: use TemperatureScaling if you need calibrated
+        probabilities. "evidence" maximises the marginal likelihood: the probability of the training labels, averaged
+        over the prior distribution of the weights. With `inputs`, "auto" and "evidence" choose a separate C for each
+        input, and another one for all other weights, such as transitions.
     l1 : float, default=0.0
         Factor of an L1 penalty of all weights, including transitions, as CRFsuite's c1. It is added to the penalty of
         `C`, and makes most weights zero. All kernels must be linear.

@@ -1,24 +1,27 @@
 """Choose the prior variance C on held-out samples, for C="auto".
 
-A fifth of the samples is held out. Of many sequences, about 20,000 tokens are drawn first. For several values of C,
-weights theta_C are fitted to the other samples. The chosen C maximises the log-likelihood of the held-out labels at the
-best temperature T,
+A fifth of the samples is held out. For several values of C, weights theta_C are fitted to the other samples. The chosen
+C maximises the log-likelihood of the held-out labels at the best temperature T,
 
-    l(C) = max over T of sum over held-out samples i of omega_i log p(y_i | x_i; theta_C / T),    3/4 <= T <= 4/3,
+    l(C) = max over T of sum over held-out samples i of omega_i log p(y_i | x_i; theta_C / T),
 
-where omega_i is the weight of sample i. If there are fewer than 50 samples, each of them is held out once, in five
-folds, and l has the sum over all folds. If there are fewer than five samples, C is 1.
+where omega_i is the weight of sample i, and T is one of five values from 3/4 to 4/3. Dividing the weights by T > 1
+makes a model less sure, and T < 1 makes it surer; the likeliest labelling stays the same. With the best T, l depends
+more on which labels a model predicts, and less on how sure it is. At T = 1 alone, l would prefer cautious models, even
+if they miss most of the rare labels. The bounds of T keep a model that is far too sure from being chosen. The final fit
+has no temperature.
 
-At T = 1 alone, l would prefer models that are rarely too sure, even if they miss most of the rare labels. A temperature
-corrects a model that is too sure, and does not change the labels that it predicts: l therefore compares predictions
-more than confidence. The chosen model itself is not divided by T. The bounds of T limit how sure it may be.
+C is a power of 10 from 0.001 to 10,000. The search starts at C = 1, and goes up while l increases. If the first step up
+does not increase l, the search goes down instead. Finer steps would gain little, because l is flat near its maximum. If
+the terms of the score are in several groups, all groups have the same C at first. Then the C of one group after the
+other is changed, while l increases.
 
-The values of C are powers of 10. The search starts at C = 1, and goes to larger or smaller powers while l increases.
-Finer steps would gain little, because l is flat near its maximum. If the terms of the score are in several groups, all
-groups have the same C at first. Then the C of one group after the other is changed, while l increases.
-
-The best C depends little on how many samples there are, so that a sample is enough, and the cost of the search is
-bounded. The same samples are drawn every time, so that a fit can be repeated and resumed.
+The samples are sequences, graphs or rows. Long sequences are cut into pieces, and about 20,000 tokens are drawn. All
+pieces of a sequence are held out together, unless there are fewer than five sequences: then each piece is a sample. If
+there are fewer than 50 samples, each of them is held out once, in five folds with about 4,000 tokens; l then has the
+sum over all folds. If there are fewer than five samples, C is 1. The best C depends little on the amount of data,
+because C describes the size of the weights, so that the cost of the search can be bounded in this way. The same samples
+are drawn every time, so that a fit can be repeated and resumed.
 """
 
 from __future__ import annotations
