@@ -42,7 +42,8 @@ class LeaveOneOutAnswers(CertifiedAnswers):
 
         The sum over all sequences estimates how well the model predicts new sequences, and needs no held-out data. The
         weights without a sequence are found by one Newton step, and by a fit if the error may exceed `tol`. The
-        landmarks, the kernel and C stay those of the fit, even if the left-out sequence helped to choose them.
+        features, the landmarks, the kernel and C stay those of the fit, even if the left-out sequence helped to choose
+        them.
 
         X, y, sample_weight, lengths : the data of the fit; other data are refused.
         refit : whether to fit again without a sequence, starting from the Newton step, if the bound is above `tol`.
