@@ -74,6 +74,8 @@ Each table is printed by the study that it names (`python -m studies NAME`), whi
 process or in alternating ones. Unless a section says otherwise, times are wall clock, on a machine that others may use
 too: read the ratios.
 `python -m studies run speed` measures all of them again. The tables of `speed.cluster` are in [scaling](scaling.md).
+The rule of `C="auto"` is new since commit 6d35dd3: tables of older commits have the rule before it, which tried half as
+many tokens.
 """,
     "reliability": """# Reliability
 
