@@ -58,10 +58,10 @@ All figures here were measured on public data, good or bad. `python -m studies p
 results that the study left in `studies/accuracy/results`; the docstring of the study states its protocol.
 Hyperparameters are chosen without test labels, for baselines as for kernelcrf, unless a section says otherwise. The
 commits below the sections differ, but the code of the library is the same in all of them, except for the rule of
-`C="auto"`: it is new since commit 6d35dd3, and [Segments](#segments-beside-chains), where it chose C for two tasks, had
-the older one. Faults that were found later are listed in [reliability](reliability.md). Each study used one thread, and
-two or three ran at a time, some of them beside other work, so that seconds and minutes are rough; the minutes add up to
-{minutes}. [What we could not show](limits.md) has its own page.
+`C="auto"`, which is new since commit 6d35dd3. The older rule chose C for two tasks of
+[Segments](#segments-beside-chains). Faults that were found later are listed in [reliability](reliability.md). Each
+study used one thread, and two or three ran at a time, some of them beside other work, so that seconds and minutes are
+rough; the minutes add up to {minutes}. [What we could not show](limits.md) has its own page.
 
 The same data, read by four kinds of model; the last column is an SVC, on prosody Nystroem features with logistic
 regression:
