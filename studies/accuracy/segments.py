@@ -16,8 +16,7 @@ Chunks         CoNLL-2000, the first 2,000 sentences of train, the usual templat
 Entities       WNUT-17, C by dev, then fitted to train and dev; templates of `accuracy.tagging_tasks`
 Activities     room S1, the first two of five folds by trial, scaled columns with all defaults, and linear models of
                log-probabilities of a forest, which are out-of-fold in training; the HMM is that of
-               `accuracy.activity`. SegmentCRF on columns has C = 1, the C of the chain in `accuracy.defaults`, to save
-               the search
+               `accuracy.activity`. SegmentCRF on columns has C = 1, to save the search
 
 gamma and C of proteins are those of the best log-loss on 30 chains after fitting to 60 others. C of the other tasks
 with a grid is that of the best score on held-out data, for addresses a fifth of the training part of the first fold.

@@ -1,4 +1,4 @@
-"""C="auto": the power of 10 with which held-out samples are likeliest, against fits, temperatures and likelihoods."""
+"""C="auto": the power of 10 with which held-out samples are likeliest, against fits and likelihoods of its own."""
 
 from copy import copy
 

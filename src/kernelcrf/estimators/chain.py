@@ -64,7 +64,7 @@ class ChainCRF(SpanAnswers):
         model. In other words, C is the variance of their Gaussian prior. CRFsuite's c2 is 1 / (2 C). "auto" tries
         powers of 10 on about 20,000 tokens. It fits a model to four fifths of them for each C, and keeps the C whose
         model gives the labels of the other fifth the highest probability. For this comparison, the weights of each
-        model are divided by a temperature between 3/4 and 4/3, the one with the highest probability, so that right
+        model are divided by the temperature between 3/4 and 4/3 that makes this probability highest, so that right
         labels count more than how sure a model is. With fewer than 50 sequences, "auto" uses five folds with about
         4,000 tokens. The final fit, to all sequences, has no temperature: use TemperatureScaling if you need calibrated
         probabilities. "evidence" maximises the marginal likelihood: the probability of the training labels, averaged
