@@ -32,6 +32,7 @@ class ChainProblem(KernelProblem):
         self.every_state = pick("all_possible_states", False, True, share=0.3)
         self.every_step = pick("all_possible_transitions", True, False, share=0.3)
         self.boundaries = pick("boundaries", False, True, share=0.3)
+        self.prior = pick("prior", None, "other data", share=0.12)
         super().draw()
         self.classes = self._classes()
         self.lengths = self._lengths("lengths")
@@ -49,6 +50,15 @@ class ChainProblem(KernelProblem):
             self.names = self.dice.replace("labels", "numbers")
         if self.stays_odd:
             return
+        if self.changed:
+            self.checkpoint = self.dice.replace("checkpoint", None)
+        if self.prior:
+            self.warm_start = self.dice.replace("warm_start", None)
+            self.by_evidence = self.dice.replace("C by evidence", False)
+            self.laplace = self.dice.replace("laplace", False)
+            self.checkpoint = self.dice.replace("checkpoint", None)
+            if self.n_components == "auto":
+                self.n_components = self.dice.replace("n_components", "all")
         if self.missing:
             self.laplace = self.dice.replace("laplace", False)
             self.by_evidence = self.dice.replace("C by evidence", False)
@@ -74,8 +84,8 @@ class ChainProblem(KernelProblem):
         if self.kernel != "linear" or self.edge_kernel not in (None, "linear"):
             counted = [x for x, weight in zip(self.rows, self.sequence_weights, strict=True) if weight]
             fits = [counted]
-            if "other data" in (self.warm_start, self.checkpoint):
-                unweighted = self.warm_start == "other data"
+            if "other data" in (self.warm_start, self.checkpoint, self.prior):
+                unweighted = "other data" in (self.warm_start, self.prior)
                 weights = self._sequence_weights(None if unweighted else self.weights)
                 fits.append([x for x, weight in zip(self._rows("other inputs"), weights, strict=True) if weight])
             if any(self.is_null(kernel, rows) for kernel in (self.kernel, self.edge_kernel) for rows in fits):
@@ -94,7 +104,20 @@ class ChainProblem(KernelProblem):
             return "dual"
         if (self.laplace or self.by_evidence) and self.is_missing:
             return "missing"
-        return "was written by a fit that differs" if self.checkpoint in ("other data", "other weights") else None
+        if self.checkpoint in ("other data", "other weights"):
+            return "was written by a fit that differs"
+        if self.prior:
+            return self.prior_refusal
+        return self.changed_refusal
+
+    @property
+    def prior_refusal(self):
+        """Return a word of the error if the prior has another kernel, or an intercept that the fit lacks."""
+        if self.changed == "fit_intercept" and not self.fit_intercept:
+            return "fit_intercept="
+        if self.changed in ("n_components", "random_state") or (self.changed == "gamma" and self.gamma != "number"):
+            return None
+        return self.changed_refusal
 
     @property
     def is_missing(self):
@@ -234,9 +257,13 @@ class ChainProblem(KernelProblem):
         other = self.given([x[::-1] for x in self._rows("other inputs")])
         if self.warm_start == "other data":
             model.fit(**other)
+        changed = {self.changed: self.earlier_value} if self.changed else {}
         if self.warm_start == "other C":
-            model.set_params(C=self.C * 30).fit(**own)
-            model.set_params(C=self.parameters["C"])
+            model.set_params(**changed, C=self.C * 30).fit(**own)
+            model.set_params(**{name: self.parameters[name] for name in ("C", *changed)})
+        if self.prior:
+            self.earlier = ChainCRF(**self.parameters | changed).fit(**other)
+            model.set_params(prior=self.earlier)
         if self.checkpoint:
             model.set_params(checkpoint=str(folder / "run.ckpt"))
             before = deepcopy(model)
@@ -272,15 +299,14 @@ class ChainProblem(KernelProblem):
 
     def _kept(self):
         """Return which weights of tokens, and of steps, the model has: those of pairs that may occur; None for all."""
-        rows, weights = self.rows, self.sequence_weights
-        if self.warm_start:
-            # A warm start keeps the pairs of the first fit, which has no sample weights.
-            weights = self._sequence_weights(None)
-        if self.warm_start == "other data":
-            rows = [x[::-1] for x in self._rows("other inputs")]
+        counted = list(zip(self.rows, self.allowed, self.sequence_weights, strict=True))
+        if self.prior:
+            # The pairs of the prior are kept; its fit has no sample weights.
+            others = [x[::-1] for x in self._rows("other inputs")]
+            counted += zip(others, self.allowed, self._sequence_weights(None), strict=True)
         L = len(self.classes)
         states, steps = np.zeros((self.d, L), bool), np.zeros((1, L * L), bool)
-        for x, sets, weight in zip(rows, self.allowed, weights, strict=True):
+        for x, sets, weight in counted:
             for t in range(len(sets) if weight else 0):
                 for label in sets[t]:
                     # A dict has zeros, which count as observed, and a sparse matrix does not.
@@ -326,7 +352,16 @@ class ChainProblem(KernelProblem):
             cliques["end"] = (tokens[-1:], labellings[:, -1:])
             samples.append(Sample(labellings, allowed, cliques, weight))
             first += T
-        return Twin(terms, samples)
+        twin = Twin(terms, samples)
+        return twin if not self.prior else replace(twin, centre=twin.coordinates(self._prior_means(model)))
+
+    def _prior_means(self, model):
+        """Return the weights of the earlier model; those of new landmarks, and of new terms, are 0."""
+        means, old = self.weights_of(model), self.weights_of(self.earlier)
+        for name, W in means.items():
+            known = np.zeros_like(W) if name not in old else old[name]
+            means[name] = np.pad(known, [(0, len(W) - len(known)), (0, 0)])
+        return means
 
     def weights_of(self, model):
         """Return the weights that the model reports, by term."""
@@ -350,7 +385,7 @@ class ChainProblem(KernelProblem):
         # Whatever the rounding of features, the model that is held is the one that the certificate speaks of.
         if self.dtype == np.float32:
             loss = self._held_twin(model, twin).loss(z)
-        own, certificate = twin.omega @ loss + 0.5 * z @ z, model.certificate_
+        own, certificate = twin.omega @ loss + 0.5 * np.square(z - twin.centre).sum(), model.certificate_
         assert abs(own - certificate.objective) <= certificate.rounding * max(1.0, abs(own)), (own, certificate)
 
     def check_certified(self, model, twin, optimum, slack, *, full=False):

@@ -51,7 +51,7 @@ class ClassifierProblem(KernelProblem):
                 return "exact"
         if self.solver == "dual" and not (self.kernel == "linear" and self.is_sparse and self.label_kernel == "delta"):
             return "dual"
-        return None
+        return self.changed_refusal
 
     @property
     def parameters(self):
@@ -72,8 +72,9 @@ class ClassifierProblem(KernelProblem):
             other = self.inputs(self.n, "other inputs")
             model.fit(self.matrix(other), y)
         if self.warm_start == "other C":
-            model.set_params(C=self.C * 30).fit(X, y)
-            model.set_params(C=self.parameters["C"])
+            changed = {self.changed: self.earlier_value} if self.changed else {}
+            model.set_params(**changed, C=self.C * 30).fit(X, y)
+            model.set_params(**{name: self.parameters[name] for name in ("C", *changed)})
         return model.fit(X, y, self.weights)
 
     @property

@@ -10,6 +10,10 @@ from certificates import kernels
 from certificates.problem import Problem
 from certificates.twins import psd_factor
 
+# Parameters that an earlier fit had another value of, and whether a fit that takes it over may ignore this.
+CHANGES = ("gamma", "degree", "n_components", "random_state", "kernel", "fit_intercept", "tol", "max_iter")
+FREE = ("fit_intercept", "tol", "max_iter")
+OF_LANDMARKS = ("gamma", "degree", "n_components", "random_state")
 SOLVERS = ("lbfgs", "dual", "newton-cg", "newton", "block-jacobi", "subspace")
 NO_MEANS = ("tent",)
 DENSE_ONLY = ("chi2", *kernels.PROCESSES)
@@ -31,6 +35,7 @@ class KernelProblem(Problem):
         self.laplace = pick("laplace", False, True, share=0.1)
         self.fit_intercept = pick("fit_intercept", False, True, share=0.3)
         self.by_evidence = pick("C by evidence", False, True, share=0.05)
+        self.changed = pick("changed parameter", None, *CHANGES, share=0.15)
         self.draw_common(SOLVERS)
         self.d = self.dice.count("d", 1, 3)
         self.L = self.dice.count("L", 2, 4)
@@ -43,7 +48,12 @@ class KernelProblem(Problem):
         if self.stays_odd:
             # The fit before has no weights and no checkpoint, and would be refused for another reason, or alone.
             self.warm_start = self.dice.replace("warm_start", None)
+            self.changed = self.dice.replace("changed parameter", None)
             return
+        if self.changed:
+            self.warm_start = self.dice.replace("warm_start", "other C")
+        if self.changed == "kernel" and (self.solver == "dual" or self.is_sparse):
+            self.changed = self.dice.replace("changed parameter", "tol")
         if self.warm_start or self.weighting == "extreme":
             self.by_evidence = self.dice.replace("C by evidence", False)
         if self.pivots == "exact" and self.kernel != "linear" and self.n_components != "all":
@@ -55,6 +65,34 @@ class KernelProblem(Problem):
             self.label_kernel = self.dice.replace("label_kernel", "delta")
             if not self.is_sparse:
                 self.container = self.dice.replace("container", "sparse")
+
+    @property
+    def earlier_value(self):
+        """Return the value that the changed parameter has in the earlier fit."""
+        n = self.parameters["n_components"]
+        return {
+            "gamma": 3 * self.gamma_number,
+            "degree": self.degree + 1,
+            "n_components": 3 if n is None else None,
+            "random_state": 1,
+            "kernel": "rbf" if self.kernel == "linear" else "linear",
+            "fit_intercept": not self.fit_intercept,
+            "tol": 1e-2,
+            "max_iter": 7,
+        }[self.changed]
+
+    @property
+    def changed_refusal(self):
+        """Return a word of the error if an earlier fit with another value must be refused, else None."""
+        if self.changed is None or self.changed in FREE:
+            return None
+        linear = set(self.kernels) <= {None, "linear"}
+        return None if linear and self.changed in OF_LANDMARKS else f"{self.changed}="
+
+    @property
+    def kernels(self):
+        """Return the kernels of all terms."""
+        return [self.kernel, getattr(self, "edge_kernel", None)]
 
     @property
     def is_sparse(self):
@@ -149,7 +187,8 @@ class KernelProblem(Problem):
 
     def check_gamma(self, model):
         """Compare gamma with its definition, if rows count alike."""
-        if self.kernel in ("linear", "cosine", "tent", *kernels.PROCESSES) or self.warm_start == "other data":
+        taken_over = self.warm_start == "other data" or getattr(self, "prior", None)
+        if self.kernel in ("linear", "cosine", "tent", *kernels.PROCESSES) or taken_over:
             return
         expected = {"number": self.gamma_number, "auto": 1.0 / self.d}.get(self.gamma)
         if self.gamma == "scale" and self.weights is None and self.class_weight is None:

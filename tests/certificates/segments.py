@@ -47,8 +47,9 @@ class SegmentProblem(ChainProblem):
             self.tail = self.dice.replace("tail", True)
 
     def mend(self):
-        super().mend()
         replace = self.dice.replace
+        self.prior = replace("prior", None)
+        super().mend()
         if self.segment_kernel is None:
             self.pooling = replace("pooling", "mean")
         self.edge_kernel = replace("edge_kernel", None)
@@ -78,7 +79,11 @@ class SegmentProblem(ChainProblem):
             return "checkpoint="
         if self.solver == "dual":
             return "dual"
-        return "missing" if (self.laplace or self.by_evidence) and self.is_missing else None
+        return "missing" if (self.laplace or self.by_evidence) and self.is_missing else self.changed_refusal
+
+    @property
+    def kernels(self):
+        return [*super().kernels, self.segment_kernel]
 
     def _longest(self):
         weights = zip(self.truth, self.sequence_weights, strict=True)
@@ -92,8 +97,9 @@ class SegmentProblem(ChainProblem):
     def fit(self, folder):
         model, own = SegmentCRF(**self.parameters), self.given(self.rows)
         if self.warm_start == "other C":
-            model.set_params(C=self.C * 30).fit(**own)
-            model.set_params(C=self.parameters["C"])
+            changed = {self.changed: self.earlier_value} if self.changed else {}
+            model.set_params(**changed, C=self.C * 30).fit(**own)
+            model.set_params(**{name: self.parameters[name] for name in ("C", *changed)})
         if self.checkpoint:
             model.set_params(checkpoint=str(folder / "run.ckpt"))
             deepcopy(model).set_params(max_iter=2).fit(**own, sample_weight=self.weights)
@@ -111,8 +117,7 @@ class SegmentProblem(ChainProblem):
 
     def _observed(self):
         """Return which weights of tokens, steps, first and last tokens, and segments there are; None for all."""
-        weights = self._sequence_weights(None) if self.warm_start else self.sequence_weights
-        counted = [i for i, weight in enumerate(weights) if weight]
+        counted = [i for i, weight in enumerate(self.sequence_weights) if weight]
         if any(len(one) > 1 for i in counted for one in self.allowed[i]):
             return dict.fromkeys(("node", "edge", "first", "last", "segment"))
         L, width = len(self.classes), self.d * (2 if self.pooling == "ends" else 1)

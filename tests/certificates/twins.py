@@ -80,10 +80,11 @@ class Bracket:
 
 @dataclass
 class Twin:
-    """The negative log posterior of samples under named terms."""
+    """The negative log posterior of samples under named terms; `centre` is the prior mean of z."""
 
     terms: dict
     samples: list
+    centre: np.ndarray | float = 0.0
     phi: np.ndarray = field(init=False)
 
     def __post_init__(self):
@@ -140,13 +141,14 @@ class Twin:
 
     def value(self, z):
         """Return P."""
-        return float(self.omega @ self.loss(z) + 0.5 * z @ z)
+        d = z - self.centre
+        return float(self.omega @ self.loss(z) + 0.5 * d @ d)
 
     def gradient(self, z):
         """Return the gradient of P."""
         scores = self.phi @ z
         surplus = self._log_sums(scores)[1] - self._log_sums(np.where(self.allowed, scores, -np.inf))[1]
-        return self.phi.T @ (self.omega[self.owner] * surplus) + z
+        return self.phi.T @ (self.omega[self.owner] * surplus) + z - self.centre
 
     def hessian(self, z):
         """Return the Hessian of P if all labels are observed."""

@@ -250,7 +250,7 @@ def test_several_inputs_have_priors():
     assert new.certificate_.status == "optimal"
     assert new.input_variances_ == old.input_variances_
     assert all(term.precision is not None for term in new.model_.layout.terms)
-    with pytest.raises(ValueError, match=r"inputs=None, but the prior was fitted with the inputs"):
+    with pytest.raises(ValueError, match=r"inputs=None, but the prior was fitted with inputs="):
         ChainCRF(prior=old).fit(b.X, b.y)
 
 
@@ -340,7 +340,7 @@ def test_the_prior_must_be_a_fitted_chain(tmp_path):
 
 def test_terms_of_the_prior_are_kept_and_new_ones_join():
     with_bias = fitted(0, fit_intercept=True, laplace=True)
-    with pytest.raises(ValueError, match=r"term 'bias'.*fit_intercept"):
+    with pytest.raises(ValueError, match=r"fit_intercept=False, but the prior was fitted with fit_intercept"):
         fitted(1, with_bias)
     new = fitted(1, with_bias, fit_intercept=True, boundaries=True)
     assert new.certificate_.status == "optimal"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from html import escape
 from typing import Any
 
@@ -27,6 +28,8 @@ STYLE = (
 
 def summarise(crf: BaseEstimator) -> dict[str, Any]:
     """Return a dict that describes a fitted model of sequences: sizes, certified gap, and non-default parameters."""
+    # If the original is fitted again, the copy keeps its model.
+    crf = copy(crf)
     certificate = crf.certificate_
     parameters, defaults = crf.get_params(deep=False), type(crf)().get_params(deep=False)
     changed = {name: value for name, value in parameters.items() if not _is_same(value, defaults[name])}

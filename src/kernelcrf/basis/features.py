@@ -11,7 +11,7 @@ memory this needs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -39,6 +39,10 @@ class PrimalMap:
         """Return X as a float array or CSR matrix; raise if it does not have n columns."""
         return check_columns(X, self.n)
 
+    def with_columns(self, n_columns: int) -> PrimalMap:
+        """Return the map for inputs that have new columns after those of this map."""
+        return PrimalMap(n_columns)
+
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
         """Return a dict for JSON, and an empty dict because there are no arrays; `from_arrays` reads both."""
         return {"map": "primal", "n": self.n}, {}
@@ -60,6 +64,13 @@ class WhitenedMap:
     def n(self) -> int:
         """Return the number of landmarks."""
         return len(self.R)
+
+    def with_columns(self, n_columns: int) -> WhitenedMap:
+        """Return the map for inputs that have new columns after those of this map, which are 0 in all landmarks."""
+        if not is_sparse(self.landmarks) or self.landmarks.shape[1] == n_columns:
+            return self
+        parts = self.landmarks.data, self.landmarks.indices, self.landmarks.indptr
+        return replace(self, landmarks=sp.csr_array(parts, shape=(self.n, n_columns)))
 
     @cached_property
     def _panels(self) -> Panels:

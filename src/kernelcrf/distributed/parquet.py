@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -155,6 +156,8 @@ def tag_parquet(
             f"crf={shown(crf)}: expected a fitted ChainCRF with decoding='viterbi' or 'marginal', since decoding='f1' "
             "compares the spans of all sequences, and each part is labelled alone. Call set_params(decoding='viterbi')"
         )
+    # If the original is fitted again, the copy keeps its model.
+    crf = copy(crf)
     cluster = current_cluster() if engine is None else engine
     filesystem, files = _files(source)
     parts = _parts(filesystem, files, None, sequence)

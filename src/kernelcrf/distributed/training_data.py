@@ -26,6 +26,7 @@ from kernelcrf.kernels.gamma import gamma_of_variance
 from kernelcrf.readers import feature_dicts
 from kernelcrf.readers.constraints import check_legal, legal_labelings
 from kernelcrf.readers.containers import is_missing_value
+from kernelcrf.readers.growing import add_names
 from kernelcrf.readers.labels import SETS, LabelReader, distinct_labels, flat_labels
 from kernelcrf.readers.sequences import WORDS, Kind, SequenceReader, open_sequences
 from kernelcrf.readers.weights import read_class_weights, read_weights, weigh_samples
@@ -255,7 +256,7 @@ def read_parts(
         if not by_class.all():
             raw = cluster.each(_leave_out, raw, shared=(labels, class_weight))
             summary = summarise("class_weight")
-    reader = summary.reader(hash_features) if earlier is None else earlier[0]
+    reader = summary.reader(hash_features) if earlier is None else add_names(earlier[0], sorted(summary.names))
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
     filled = np.flatnonzero(summary.tokens)
     n_parts = cluster.parts_of(summary.n_bytes(n_components[summary.is_sparse]), len(filled))

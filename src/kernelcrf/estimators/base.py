@@ -23,6 +23,7 @@ from kernelcrf.arrays import Array, Arrays, Config, Inputs
 from kernelcrf.basis.choice import PIVOTS
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.estimators.inheritance import check_warm_start, specify
 from kernelcrf.estimators.parameters import (
     GAMMA,
     N_COMPONENTS,
@@ -63,6 +64,14 @@ T = TypeVar("T")
 Model = TypeVar("Model", bound=FittedModel)
 
 
+def fitted_model(estimator: Any) -> Any:
+    """Return the model of a fitted estimator; raise NotFittedError if there is none."""
+    model = getattr(estimator, "model_", None)
+    if model is None:
+        check_is_fitted(estimator, "model_")
+    return model
+
+
 class Fitted(Generic[T]):
     """A read-only attribute of an estimator, whose value is an attribute of the fitted model.
 
@@ -78,9 +87,7 @@ class Fitted(Generic[T]):
     def __get__(self, estimator: object | None, owner: type) -> T:
         if estimator is None:
             return self  # type: ignore[return-value]
-        if "model_" not in vars(estimator):
-            check_is_fitted(estimator, "model_")
-        value: T = self._read(vars(estimator)["model_"])
+        value: T = self._read(fitted_model(estimator))
         return value
 
     def __set__(self, estimator: object, value: object) -> None:
@@ -147,6 +154,8 @@ class Estimator(ValidatedEstimator, Generic[Model]):
             set_parameters(estimator, config["parameters"], estimator.model_.kernels)
             # Parameters may have been changed after the fit: the next fit checks whether they can be combined.
             estimator._validate_params(*estimator.get_params(deep=False))
+            if "specification" not in config:
+                estimator.model_ = replace(estimator.model_, specification=estimator._specification)
         except ModelFileError:
             raise
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
@@ -155,15 +164,27 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
     @property
     def _model(self) -> Model:
-        if "model_" not in vars(self):
-            check_is_fitted(self, "model_")
-        model: Model = self.model_
+        """Return the fitted model. A method reads it once, so that its answer comes from one model.
+
+        Another thread may fit the estimator again at any time.
+        """
+        model: Model = fitted_model(self)
         return model
 
     @property
-    def _earlier(self) -> Model | None:
-        """Return the model of the previous fit if `warm_start` is True and there was such a fit, else None."""
-        return self._model if self.warm_start and "model_" in vars(self) else None
+    def _specification(self) -> Config:
+        """Return what a fit asks for, which its model keeps."""
+        return specify(self.get_params(deep=False))
+
+    def _find_start(self) -> Model | None:
+        """Return the model of the previous fit if `warm_start` is True and there was such a fit, else None.
+
+        Raise if the parameters now ask for something else than what a warm start takes over.
+        """
+        model: Model | None = getattr(self, "model_", None) if self.warm_start else None
+        if model is not None:
+            check_warm_start(self._specification, model)
+        return model
 
     @property
     def _engine(self) -> LocalEngine:
@@ -173,11 +194,13 @@ class Estimator(ValidatedEstimator, Generic[Model]):
     def _by_evidence(self) -> bool:
         return isinstance(self.C, str) and self.C == "evidence"
 
-    def _first_C(self) -> float:
-        """Return the prior variance C at the start of a fit, before a search changes it."""
+    def _first_C(self, earlier: Model | None) -> float:
+        """Return the prior variance C at the start of a fit, before a search changes it.
+
+        earlier : the model that the fit starts from, or None.
+        """
         if not isinstance(self.C, str):
             return float(self.C)
-        earlier = self._earlier
         # A model that was read from a file of another library has no C.
         return FIRST_C if earlier is None or not self._by_evidence or np.isnan(earlier.C) else float(earlier.C)
 

@@ -18,8 +18,9 @@ from typing import Annotated, Any, Self
 from kernelcrf.arrays import UserData
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
+from kernelcrf.estimators.inheritance import check_prior
 from kernelcrf.estimators.parameters import LAPLACE
-from kernelcrf.estimators.prior import PRIOR, check_prior, earlier_of, model_of
+from kernelcrf.estimators.prior import PRIOR, check_terms, earlier_of, model_of
 from kernelcrf.estimators.span_answers import SpanAnswers
 from kernelcrf.fitting.sequences import read_training_data
 from kernelcrf.kernels.inputs import InputKernel
@@ -268,9 +269,10 @@ class ChainCRF(SpanAnswers):
         A fit that stops at `max_iter` warns with ConvergenceWarning.
         """
         self._validate_params()
-        earlier, prior = self._earlier, model_of(self.prior)
+        earlier, prior = self._find_start(), model_of(self.prior, type(self))
         if prior is not None:
-            check_prior(self, prior)
+            check_prior(self._specification, prior)
+            check_terms(self, prior)
         settings = {name: getattr(self, name) for name in ("hash_features", "classes", "class_weight", "constraints")}
         settings["earlier"] = None if earlier is None else (earlier.reader, earlier.labels)
         if self.engine is None and not is_distributed(X):
@@ -298,11 +300,11 @@ class ChainCRF(SpanAnswers):
                 self.model_ = prior
                 return self
             known = earlier_of(prior, reader, read.labels)
-        found = self._train_chain(
-            read.data, len(read.labels.classes), lambda: self._kernels_for(reader, read.by_scale), prior=known
-        )
+        make = partial(self._kernels_for, reader, read.by_scale)
+        found = self._train_chain(read.data, len(read.labels.classes), make, earlier, prior=known)
         metadata = next((dict(one.metadata) for one in (earlier, prior) if one is not None), {})
-        self.model_ = ChainModel.of(found, (reader, read.labels, read.legal), self._engine, metadata)
+        readers = reader, read.labels, read.legal
+        self.model_ = ChainModel.of(found, readers, self._specification, self._engine, metadata)
         return self
 
     def _kernels_for(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 from kernelcrf.answers.f1_decoding import f1_labels
@@ -56,20 +56,20 @@ class ChainAnswers(InputsEstimator[ChainModel]):
     def from_crfsuite(cls, source: PathLike | bytes) -> Self:
         """Return the ChainCRF of a model file of CRFsuite, or of its bytes; `kernelcrf.load` reads such files too."""
         crf = cls("linear")
-        crf.model_ = from_crfsuite(read_model(source))
+        crf.model_ = replace(from_crfsuite(read_model(source)), specification=crf._specification)
         return crf
 
     def edge_marginals(self, X: UserData, lengths: UserData = None) -> list[Array]:
         """Return one array per sequence: entry [t, i, j] is p(y_{t-1} = i, y_t = j | x), or 0 for the first token."""
-        found = self._distribution(X, lengths)
+        found = self._model.distribution(X, lengths, self._engine)
         return Ragged.cut(found.edge_marginals(), found.chains.offsets)
 
-    def _best(self, found: ChainDistribution) -> Labels:
+    def _best(self, model: ChainModel, found: ChainDistribution) -> Labels:
         """Return the labels that the decoding rule chooses, as integers, one per token."""
         self._validate_params("decoding")
         if self.decoding != "f1":
             return found.best(self.decoding)
-        classes = self.classes_.tolist()
+        classes = model.labels.classes.tolist()
         if not are_spans(classes):
             raise ValueError(
                 f"decoding='f1' with the labels {shown_list(classes)}: expected tags of spans, such as O, B-PER and "

@@ -20,9 +20,10 @@ from typing import Annotated, Any, Self
 import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import has_fit_parameter
 
 from kernelcrf.arrays import Array, Floats, Inputs, UserData
+from kernelcrf.estimators.base import fitted_model
 from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.estimators.input import ENTRY, Input
 from kernelcrf.estimators.parameters import ValidatedEstimator
@@ -37,6 +38,18 @@ from kernelcrf.validation import ParameterError, either, has_methods, instance_o
 CLASSIFIER, TOKENS = "classifier", "tokens"
 CHAIN = either(instance_of(ChainCRF, text="a ChainCRF with inputs"), nothing)
 A_CLASSIFIER = either(has_methods("fit", "predict_proba", text="a classifier with the method predict_proba"))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedChainOver:
+    """A fitted classifier and the chain over its probabilities.
+
+    reader : converts the tokens to the rows that the classifier reads.
+    """
+
+    reader: SequenceReader
+    classifier: Any
+    chain: ChainCRF
 
 
 @dataclass(eq=False, repr=False)
@@ -122,7 +135,7 @@ class ChainOver(ValidatedEstimator):
             found[held_out] = _probabilities(fitted, rows[held_out], labels.classes)
         classifier = self._fit_classifier(rows, known, labels.classes, np.arange(chains.n_nodes), weights, chains)
         chain.fit(self._join(sequences, found, chains), y, sample_weight)
-        self.reader_, self.classifier_, self.chain_ = reader, classifier, chain
+        self.model_ = FittedChainOver(reader, classifier, chain)
         return self
 
     def _tokens(self, sequences: list[UserData]) -> list[UserData]:
@@ -183,39 +196,55 @@ class ChainOver(ValidatedEstimator):
         Methods of ChainCRF that this class does not have can be called as, for example,
         `crf.chain_.explain(crf.transform(X)[0], 0)`.
         """
-        sequences, _ = read_list(X, "X"), self._fitted
-        rows, chains = self.reader_.read(self._tokens(sequences))
-        p = np.zeros((0, len(self.classes_)))
+        return self._transform(self._model, X)
+
+    def _transform(self, model: FittedChainOver, X: UserData) -> list[dict[str, UserData]]:
+        sequences, classes = read_list(X, "X"), model.chain.classes_
+        rows, chains = model.reader.read(self._tokens(sequences))
+        p = np.zeros((0, len(classes)))
         if chains.n_nodes:
-            p = _probabilities(self.classifier_, rows, self.classes_)
+            p = _probabilities(model.classifier, rows, classes)
         return self._join(sequences, p, chains)
 
     @property
-    def _fitted(self) -> ChainCRF:
-        check_is_fitted(self, "chain_")
-        chain: ChainCRF = self.chain_
-        return chain
+    def _model(self) -> FittedChainOver:
+        model: FittedChainOver = fitted_model(self)
+        return model
+
+    @property
+    def classifier_(self) -> Any:
+        """Return the classifier that was fitted to all tokens whose labels are known."""
+        return self._model.classifier
+
+    @property
+    def chain_(self) -> ChainCRF:
+        """Return the fitted ChainCRF, which reads what `transform` returns."""
+        return self._model.chain
 
     @property
     def classes_(self) -> Array:
         """Return the labels, in the order of the columns of probabilities."""
-        return self._fitted.classes_
+        return self._model.chain.classes_
 
     def predict(self, X: UserData) -> list[Array]:
         """Return the predicted labels, one array per sequence."""
-        return self._fitted.predict(self.transform(X))
+        model = self._model
+        return model.chain.predict(self._transform(model, X))
 
     def predict_proba(self, X: UserData) -> list[Array]:
         """Return one array per sequence, with one row per token: entry [t, j] is p(y_t = classes_[j] | x)."""
-        return self._fitted.predict_proba(self.transform(X))
+        model = self._model
+        return model.chain.predict_proba(self._transform(model, X))
 
     def log_prob(self, X: UserData, y: UserData) -> Floats:
         """Return log p(y|x) of each sequence; if labels are missing, return the log-probability of the known labels."""
-        return self._fitted.log_prob(self.transform(X), y)
+        model = self._model
+        return model.chain.log_prob(self._transform(model, X), y)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
         """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per sequence."""
-        return self._fitted.score(self.transform(X), y, sample_weight)
+        model = self._model
+        return model.chain.score(self._transform(model, X), y, sample_weight)
 
 
 _DEFAULT_CHAIN = ChainCRF(inputs={CLASSIFIER: Input("linear")}, fit_intercept=True)

@@ -119,9 +119,11 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         y has one label per row of X, and `sample_weight` has one weight per row.
         """
         self._validate_params()
+        earlier, given = self._find_start(), X
         rows, X, y = RowReader.fit(type(self).__name__, X, y)
+        if earlier is not None:
+            rows, X = earlier.reader, earlier.reader.read(given)
         classes, labels = find_classes(y)
-        earlier = self._earlier
         if earlier is not None and not np.array_equal(classes, earlier.classes):
             raise ValueError(
                 f"y has the classes {shown_list(classes.tolist())} and the previous fit had "
@@ -134,8 +136,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         chains = Chains.from_lengths(np.ones_like(labels, np.int64))
         data = LabelledSequences(X, chains, labels, len(classes), weights=weights)
         by_scale = partial(gamma_by_scale, X, weights, rows.feature_names)
-        found = self._train_chain(data, len(classes), partial(self._kernels, X.shape[1], is_sparse(X), by_scale))
-        self.model_ = RowModel.of(found, rows, classes)
+        make = partial(self._kernels, X.shape[1], is_sparse(X), by_scale)
+        found = self._train_chain(data, len(classes), make, earlier)
+        self.model_ = RowModel.of(found, rows, classes, self._specification)
         return self
 
     def decision_function(self, X: UserData) -> Array:
@@ -144,12 +147,12 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         For two classes, return the difference f_1(x) - f_0(x), one number per row.
         """
         scores = self._model.scores(X, self._engine)
-        return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
+        return np.asarray(scores[:, 1] - scores[:, 0]) if scores.shape[1] == 2 else scores
 
     def predict(self, X: UserData) -> Array:
         """Return the most probable class of each row of X."""
-        best = self._model.scores(X, self._engine).argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        model = self._model
+        return np.asarray(model.classes[model.scores(X, self._engine).argmax(axis=1)])
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
     def predict_proba(
@@ -165,10 +168,11 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
 
         The parameters are explained in `ChainCRF.predict_proba`.
         """
+        model = self._model
         if posterior == "map":
-            return np.asarray(softmax(self._model.scores(X, self._engine), axis=1))
+            return np.asarray(softmax(model.scores(X, self._engine), axis=1))
         draws = n_samples, variance_temperature, random_state
-        return average_draws(self._model.draw_probabilities(X, *draws, self._engine))[0]
+        return average_draws(model.draw_probabilities(X, *draws, self._engine))[0]
 
     @validated(**OF_POSTERIORS)
     def uncertainty(

@@ -10,6 +10,7 @@ sequence may depend on each other in any way.
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Self
 
@@ -41,14 +42,27 @@ def estimator_with(*methods: str, advice: str) -> Parameter:
     return either(Constraint(text, test), advice=advice)
 
 
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """The threshold of prediction sets, the number of sequences or groups that gave it, and the model it is for."""
+
+    threshold: float
+    n_units: int
+    model: Any
+
+
+def _model_of(estimator: Any) -> Any:
+    """Return the object that another fit of the estimator replaces."""
+    names = "model_", "calibrated_"
+    return next((vars(estimator)[name] for name in names if name in vars(estimator)), None)
+
+
 class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
     """Base class of wrappers that calibrate the threshold of prediction sets."""
 
     estimator: Any
     confidence_level: float
     control: str
-    threshold_: float
-    n_calibration_: int
 
     def conformalize(self, X: UserData, y: UserData, groups: UserData = None) -> Self:
         """Choose the threshold by sequences X with true labels y that the estimator was not fitted to; return self.
@@ -58,7 +72,8 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
         """
         self._validate_params()
         check_is_fitted(self.estimator)
-        scores, samples, counted = self._scores(*self._open(X), y)
+        model, X = self._open(X)
+        scores, samples, counted = self._scores(model, X, y)
         groups = read_groups(groups, len(counted))
         kept = np.unique(groups[counted])
         if not len(kept):
@@ -68,14 +83,27 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
             )
         units = np.searchsorted(kept, groups[samples])
         threshold = self._threshold(scores, units, len(kept))
-        self.__dict__.update(threshold_=threshold, n_calibration_=len(kept), _calibrated=self._fitted)
+        self.calibration_ = Calibration(threshold, len(kept), _model_of(model))
         return self
 
     @property
-    def _fitted(self) -> Any:
-        """Return the object that another fit of the estimator replaces."""
-        model = self.estimator[-1] if isinstance(self.estimator, Pipeline) else self.estimator
-        return getattr(model, "model_", getattr(model, "estimator_", None))
+    def _calibration(self) -> Calibration:
+        found: Calibration | None = vars(self).get("calibration_")
+        if found is None:
+            raise NotFittedError(
+                f"this {type(self).__name__} has no threshold yet: call conformalize(X, y) before predict_set(X)"
+            )
+        return found
+
+    @property
+    def threshold_(self) -> float:
+        """Return the threshold on the scores of values that are in a set."""
+        return self._calibration.threshold
+
+    @property
+    def n_calibration_(self) -> int:
+        """Return the number of sequences or groups that determined the threshold."""
+        return self._calibration.n_units
 
     def _threshold(self, scores: Floats, units: Ints, n: int) -> float:
         if self.control == "share":
@@ -97,22 +125,24 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def _open(self, X: UserData) -> tuple[Any, UserData]:
-        """Return the estimator and X; for a pipeline, return its last step, and what the other steps make of X."""
+        """Return a copy of the estimator that keeps its model, and X.
+
+        For a pipeline, return a copy of its last step, and what the other steps make of X.
+        """
         model = self.estimator
         if not isinstance(model, Pipeline):
-            return model, X
-        return model[-1], model[:-1].transform(X) if len(model) > 1 else X
+            return copy(model), X
+        return copy(model[-1]), model[:-1].transform(X) if len(model) > 1 else X
 
-    def _check_is_conformalized(self) -> None:
-        if not hasattr(self, "threshold_"):
-            raise NotFittedError(
-                f"this {type(self).__name__} has no threshold yet: call conformalize(X, y) before predict_set(X)"
-            )
-        if self._fitted is not self._calibrated:
+    def _open_calibrated(self, X: UserData) -> tuple[Any, UserData, float]:
+        """Return what `_open` returns, and the threshold; raise if the threshold is not that of this model."""
+        calibration, (model, X) = self._calibration, self._open(X)
+        if _model_of(model) is not calibration.model:
             raise ValueError(
                 "the estimator was fitted again after conformalize, so that the threshold is that of another model: "
                 "call conformalize(X, y) again"
             )
+        return model, X, calibration.threshold
 
     @property
     def classes_(self) -> Array:
@@ -178,9 +208,8 @@ class ConformalLabels(Conformal):
         For rows, return one boolean array. It has one row per row of X, and one column per class or, for
         MultiLabelCRF, per label that the row may have.
         """
-        self._check_is_conformalized()
-        model, X = self._open(X)
-        p, least = model.predict_proba(X), least_probability(self.threshold_)
+        model, X, threshold = self._open_calibrated(X)
+        p, least = model.predict_proba(X), least_probability(threshold)
         # Single precision would round the bound.
         least = np.float64(least)
         return Ragged(one >= least for one in p) if isinstance(p, list) else p >= least

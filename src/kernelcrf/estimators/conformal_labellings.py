@@ -77,9 +77,9 @@ class ConformalLabellings(Conformal):
 
         Each list has the attribute `is_complete`, which is False if the set was cut at `max_size` labellings.
         """
-        self._check_is_conformalized()
         self._validate_params("max_size")
-        (model, X), lowest = self._open(X), -self.threshold_ - SLACK * max(self.threshold_, 1.0)
+        model, X, threshold = self._open_calibrated(X)
+        lowest = -threshold - SLACK * max(threshold, 1.0)
         size = min(FIRST_SIZE, self.max_size + 1)
         ranked = list(model.decode(X, n_best=size))
 
@@ -92,7 +92,7 @@ class ConformalLabellings(Conformal):
                 ranked[i] = one
         cut = set(unfinished()) if size > self.max_size else set()
         if cut:
-            few = "calibrate with more sequences" if self.threshold_ == np.inf else "increase max_size"
+            few = "calibrate with more sequences" if threshold == np.inf else "increase max_size"
             warnings.warn(
                 f"{len(cut)} of {len(ranked)} sets have more than max_size={self.max_size} labellings and were cut: "
                 f"their is_complete is False; {few}, or lower confidence_level",

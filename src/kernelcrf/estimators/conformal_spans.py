@@ -69,10 +69,9 @@ class ConformalSpans(Conformal):
 
     def predict_set(self, X: UserData) -> list[list[PredictedSpan]]:
         """Return one list of spans with their probabilities per sequence, as `ChainCRF.predict_spans` does."""
-        self._check_is_conformalized()
         self._validate_params("scheme")
-        model, X = self._open(X)
-        least = least_probability(self.threshold_)
+        model, X, threshold = self._open_calibrated(X)
+        least = least_probability(threshold)
         found: list[list[PredictedSpan]] = model.predict_spans(X, threshold=least, **self._options)
         return found
 
@@ -85,7 +84,8 @@ class ConformalSpans(Conformal):
         lengths = [len(one) for one in model.predict_proba(X)]
         truth, samples = read_truth(model, y, lengths, is_flat=False)
         complete = np.bincount(samples[(truth == UNKNOWN).any(axis=1)], minlength=len(lengths)) == 0
-        labels, scheme = self.classes_[truth.argmax(axis=1)].tolist(), scheme_of(self.classes_.tolist(), self.scheme)
+        classes = np.asarray(model.classes_)
+        labels, scheme = classes[truth.argmax(axis=1)].tolist(), scheme_of(classes.tolist(), self.scheme)
         ends = pairwise(np.cumsum([0, *lengths]).tolist())
         own = [
             spans(labels[a:b], scheme, name="y") if kept else [] for (a, b), kept in zip(ends, complete, strict=True)

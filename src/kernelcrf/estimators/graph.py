@@ -172,13 +172,15 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         """Fit the model to labelled graphs; `sample_weight` has one weight per graph."""
         self._validate_params()
         seed = self._seed()
-        read = read_labelled_graphs(X, y, sample_weight, directed=self.directed, classes=self.classes)
+        earlier = self._find_start()
+        like = None if earlier is None else earlier.empty_samples
+        read = read_labelled_graphs(X, y, sample_weight, directed=self.directed, classes=self.classes, like=like)
         reader, graphs, labels, weights = read
         L, m = len(reader.classes), _rows(graphs)
-        before = None if self._earlier is None else self._earlier.potentials
+        before = None if earlier is None else earlier.potentials
         self._check_kinds(graphs.kinds, L)
         inputs = graphs.inputs_of_nodes | ({} if self.edge_kernel is None else graphs.inputs_of_edges)
-        terms = self._terms(graphs, L, before)
+        terms = self._terms(graphs, L, before, self._first_C(earlier))
         cliques = {name: graphs.members(name) for name in dict.fromkeys(term.cliques for term in terms)}
         data = LabelledGraphs(
             np.full(len(labels) // m, L),
@@ -210,16 +212,16 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
 
         If inference="exact", this is the likeliest labelling of the graph; otherwise, the likeliest label of each node.
         """
-        graphs, found = self._distribution(X)
-        return self._model.labels.decode(found.best()[0], Chains(graphs.offsets))
+        graphs, found = self._distribution(model := self._model, X)
+        return model.labels.decode(found.best()[0], Chains(graphs.offsets))
 
     def predict_proba(self, X: UserData) -> list[Array]:
         """Return the probabilities of the labels: one array per graph, with one row per node.
 
         Entry [v, j] of an array is p(y_v = classes_[j] | x); it is an approximation unless inference="exact".
         """
-        graphs, found = self._distribution(X)
-        return Ragged.cut(found.marginals(NODES)[0].reshape(-1, len(self.classes_)), graphs.offsets)
+        graphs, found = self._distribution(model := self._model, X)
+        return Ragged.cut(found.marginals(NODES)[0].reshape(-1, len(model.labels.classes)), graphs.offsets)
 
     @validated(n_best=either(SIZE))
     def decode(self, X: UserData, n_best: int = 1) -> list[list[tuple[Array, float]]]:
@@ -229,10 +231,10 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         """
         if self.inference != "exact":
             raise ValueError(f"decode is not available with inference={self.inference!r}: set inference='exact'")
-        classes, ranked = self.classes_, []
+        model, ranked = self._model, []
         for x in read_graphs(X):
-            ((labels, log_p),) = self._distribution([x])[1].k_best(n_best)
-            ranked.append(list(zip(classes[labels], log_p, strict=True)))
+            ((labels, log_p),) = self._distribution(model, [x])[1].k_best(n_best)
+            ranked.append(list(zip(model.labels.classes[labels], log_p, strict=True)))
         return ranked
 
     def log_prob(self, X: UserData, y: UserData) -> Floats:
@@ -241,16 +243,16 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         If labels are missing, this is the logarithm of the total probability of all labellings that agree with y. It is
         not available with inference="gibbs".
         """
-        graphs, found = self._distribution(X)
+        graphs, found = self._distribution(model := self._model, X)
         order = Chains(graphs.offsets)
-        return found.log_prob(self._model.labels.encode_single(flat_labels(y, order), order)[None])
+        return found.log_prob(model.labels.encode_single(flat_labels(y, order), order)[None])
 
     def entropy(self, X: UserData) -> Floats:
         """Return the entropy of p(y|x) in nats, -sum_y p(y|x) log p(y|x), for each graph.
 
         With inference="loopy" the result is an approximation. It is not available with inference="gibbs".
         """
-        return self._distribution(X)[1].entropy()
+        return self._distribution(self._model, X)[1].entropy()
 
     @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(self, X: UserData, n_samples: int = 1, random_state: UserData = None) -> list[Array]:
@@ -258,21 +260,20 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
 
         With inference="exact" the draws are exact; otherwise, they are from Gibbs sampling.
         """
-        graphs, found = self._distribution(X)
+        graphs, found = self._distribution(model := self._model, X)
         draws = found.sample(n_samples, rng_of(random_state))[0]
-        return Ragged.cut(self.classes_[draws], graphs.offsets, axis=1)
+        return Ragged.cut(model.labels.classes[draws], graphs.offsets, axis=1)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
         """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per graph."""
-        graphs, found = self._distribution(X)
+        graphs, found = self._distribution(model := self._model, X)
         order = Chains(graphs.offsets)
-        right, known = self._model.labels.compare(found.best()[0], flat_labels(y, order))
+        right, known = model.labels.compare(found.best()[0], flat_labels(y, order))
         weights = score_weights(sample_weight, order.lengths, known, "graph")
         return float(np.average(right[known], weights=weights))
 
-    def _distribution(self, X: UserData) -> tuple[GraphSamples, NetworkDistribution]:
+    def _distribution(self, model: GraphModel, X: UserData) -> tuple[GraphSamples, NetworkDistribution]:
         self._validate_params("inference")
-        model = self._model
         graphs = GraphSamples.read(X, directed=self.directed, like=model.empty_samples)
         return graphs, model.distribution(graphs, self.inference, self._engine)
 
@@ -314,8 +315,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             )
         kinds.check_sizes(L)
 
-    def _terms(self, graphs: GraphSamples, L: int, before: Potentials | None) -> list[Term]:
-        node, C, kinds = LabelKernel("delta", L), self._first_C(), graphs.kinds
+    def _terms(self, graphs: GraphSamples, L: int, before: Potentials | None, C: float) -> list[Term]:
+        node, kinds = LabelKernel("delta", L), graphs.kinds
         label_kernels: dict[str, LabelMap] = {
             name: LabelKernel("delta", L**k) if graphs.directed else Reversible(L, k)
             for name, k in {EDGES: 2, SKIPS: 2, PATHS: 3}.items()

@@ -56,16 +56,18 @@ class KernelEstimator(InputEstimator[Chained]):
         data: Corpus,
         n_labels: int,
         make: Callable[[], Mapping[str, InputKernel]],
+        earlier: Chained | None,
         more: Callable[[Mapping[str, InputKernel], float], list[Term]] = lambda kernels, C: [],
         prior: Earlier | None = None,
     ) -> Trained:
         """Fit the model to sequences; a warm start uses the kernels of the previous fit and starts from its weights.
 
+        earlier : the model that a warm start starts from, or None.
         make : a function that returns the kernel of each parameter that sets a kernel, for a fit without a warm start.
         more : a function of these kernels and of C, which returns terms besides those of a chain.
         prior : the model that determines the prior of the weights, whose kernels are used, or None.
         """
-        start, earlier, C = None, self._earlier, self._first_C()
+        start, C = None, self._first_C(earlier)
         kernels = make() if earlier is None else earlier.kernels
         if prior is not None:
             start, kernels = prior.start, {**kernels, **prior.kernels}
@@ -98,7 +100,7 @@ class KernelEstimator(InputEstimator[Chained]):
                 terms = [replace(term, C=variances.get(term.name, first)) for term in terms]
         problem = Problem(terms, data, getattr(self, "min_freq", 0.0)).only_observed(self._observed_only)
         if earlier is not None:
-            start = earlier.start_for(problem.terms)
+            start = earlier.start_for(problem.terms, data.n_columns)
         return self._train(problem, groups, start, self._seed())
 
     def _inputs_of(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, tuple[InputKernel, float, bool]]:

@@ -140,17 +140,18 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None) -> MarkovNetwork:
         """Fit the model to the rows of X, and return it; `sample_weight` has one weight per row, and y is ignored."""
         self._validate_params()
+        earlier = self._find_start()
         reader, labels = TableReader.fit(X, None if isinstance(self.categories, str) else self.categories)
         weights, labels = only_weighted(read_weights(sample_weight, len(labels), "row"), labels)
         cards = np.array([len(values) for values in reader.categories])
         pairs = interacting_pairs(self.structure, labels, cards, weights)
         kernels = [self._label_kernel(values, v) for v, values in enumerate(reader.categories)]
-        singles, C = [variable_name(v) for v in range(len(cards))], self._first_C()
+        singles, C = [variable_name(v) for v in range(len(cards))], self._first_C(earlier)
         terms = [Term(name, name, k_y, C) for name, k_y in zip(singles, kernels, strict=True)]
         terms += [Term(pair_name(u, v), pair_name(u, v), Product((kernels[u], kernels[v])), C) for u, v in pairs]
         cliques = pair_graph(cards, pairs, variable_name).cliques
         data = LabelledGraphs(cards, cliques, labels, weights=weights, pooled=bool((labels >= 0).all()))
-        before = None if self._earlier is None else self._earlier.as_potentials
+        before = None if earlier is None else earlier.as_potentials
         fitted, shared = self._train_network(terms, data, singles, self._seed(), before)
         edges = [pair for pair in pairs if pair_name(*pair) in fitted.layout.cliques]
         self.model_ = TableModel(
@@ -166,7 +167,8 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
 
         If a row has missing values, this is the log-probability of its known values.
         """
-        return self._model.log_prob(self._model.reader.read(X), self._engine)
+        model = self._model
+        return model.log_prob(model.reader.read(X), self._engine)
 
     def score(self, X: UserData, y: UserData = None) -> float:
         """Return the log-likelihood of X, which is the sum of log p(z) over the rows z."""
@@ -175,11 +177,13 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(self, n_samples: int = 1, random_state: UserData = None) -> Array:
         """Return a table of `n_samples` rows that are drawn independently from the model."""
-        return self._model.reader.decode(self._model.sample(n_samples, rng_of(random_state)))
+        model = self._model
+        return model.reader.decode(model.sample(n_samples, rng_of(random_state)))
 
     def impute(self, X: UserData) -> Array:
         """Return X with the missing values of each row filled in by their likeliest combination."""
-        return self._model.reader.decode(self._given(X).best())
+        model = self._model
+        return model.reader.decode(self._given(model, X).best())
 
     def predict_proba(self, X: UserData) -> list[Floats]:
         """Return the probabilities of the values of each variable, given the known values of each row.
@@ -187,11 +191,12 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         The result has one array per variable, with one row per row of X and one column per value of the variable. A
         known value has probability 1; to predict a known value, pass None in its place.
         """
-        found = self._given(X)
-        return [found.marginals(variable_name(v)) for v in range(self.n_features_in_)]
+        model = self._model
+        found = self._given(model, X)
+        return [found.marginals(variable_name(v)) for v in range(model.n_features)]
 
-    def _given(self, X: UserData) -> NetworkDistribution:
-        return self._model.distribution(self._model.reader.read(X), self._engine)
+    def _given(self, model: TableModel, X: UserData) -> NetworkDistribution:
+        return model.distribution(model.reader.read(X), self._engine)
 
     def _label_kernel(self, values: Array, v: int) -> LabelMap:
         """Return the kernel on the values of variable v, centred so that potentials sum to zero over the values."""

@@ -136,16 +136,19 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         `sample_weight` has one weight per row.
         """
         self._validate_params()
+        earlier, given = self._find_start(), X
         rows, X, y = RowReader.fit(type(self).__name__, X, y, multi_output=True)
+        if earlier is not None:
+            rows, X = earlier.rows, earlier.rows.read(given)
         sets, labels = LabelSetReader.fit(y)
         weights, X, labels = only_weighted(read_weights(sample_weight, len(labels), "row"), X, labels)
         cards = np.full(labels.shape[1], 2)
         pairs = interacting_pairs(self.structure, labels, cards, weights)
         cliques = pair_graph(cards, pairs, label_name).cliques
         data = LabelledGraphs(cards, cliques, labels, {"rows": X}, weights=weights)
-        before = None if self._earlier is None else self._earlier.potentials
+        before = None if earlier is None else earlier.potentials
         singles = [label_name(j) for j in range(len(cards))]
-        terms = self._terms(singles, list(cliques)[len(cards) :], X, weights, before)
+        terms = self._terms(singles, list(cliques)[len(cards) :], X, weights, before, self._first_C(earlier))
         fitted, shared = self._train_network(terms, data, singles, self._seed(), before)
         edges = [pair for pair in pairs if pair_name(*pair) in fitted.layout.cliques]
         self.model_ = LabelSetModel(
@@ -159,13 +162,14 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
 
     def predict(self, X: UserData) -> Array:
         """Return the predicted label sets in the format of the y passed to `fit`."""
-        return self._model.sets.decode(self._best(X))
+        model = self._model
+        return model.sets.decode(self._best(model, X))
 
-    def _best(self, X: UserData) -> Places:
+    def _best(self, model: LabelSetModel, X: UserData) -> Places:
         """Return, for each row and label, whether the label is in the predicted set: 1 if it is, otherwise 0."""
         self._validate_params("decoding")
-        joint, model = self.decoding == "joint", self._model
-        best = [found.best() if joint else model.marginals(found)[:, :, 1] > 0.5 for found in self._blocks(X)]
+        joint = self.decoding == "joint"
+        best = [found.best() if joint else model.marginals(found)[:, :, 1] > 0.5 for found in self._blocks(model, X)]
         return np.concatenate(best).astype(np.intp)
 
     def predict_proba(self, X: UserData) -> Floats:
@@ -173,56 +177,65 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
 
         If the y passed to `fit` was one-dimensional, the result has one column for each of its two values.
         """
-        p = np.concatenate([self._model.marginals(found) for found in self._blocks(X)])
-        return np.asarray(p[:, 0] if self._model.sets.one_column else p[:, :, 1])
+        model = self._model
+        p = np.concatenate([model.marginals(found) for found in self._blocks(model, X)])
+        return np.asarray(p[:, 0] if model.sets.one_column else p[:, :, 1])
 
     @validated(n_best=either(SIZE))
     def decode(self, X: UserData, n_best: int = 1) -> list[list[tuple[Array, float]]]:
         """Return the `n_best` likeliest label sets of each row with their log-probabilities, best first."""
-        sets = self._model.sets
-        ranked = (one for found in self._blocks(X) for one in found.k_best(n_best))
-        return [list(zip(sets.decode(labels.astype(np.intp)), log_p, strict=True)) for labels, log_p in ranked]
+        model = self._model
+        ranked = (one for found in self._blocks(model, X) for one in found.k_best(n_best))
+        return [list(zip(model.sets.decode(labels.astype(np.intp)), log_p, strict=True)) for labels, log_p in ranked]
 
     def log_prob(self, X: UserData, y: UserData) -> Floats:
         """Return log p(y|x) of each row.
 
         If labels are missing, this is the log-probability of the known labels.
         """
-        rows, labels = self._model.rows.read(X), self._model.sets.read(y)
+        model = self._model
+        rows, labels = model.rows.read(X), model.sets.read(y)
         if rows.shape[0] != len(labels):
             raise ValueError(f"y has {len(labels)} rows and X has {rows.shape[0]}: expected one row of y per row of X")
         found, low = [], 0
-        for block in self._model.distributions(rows, self._engine):
+        for block in model.distributions(rows, self._engine):
             found.append(block.log_prob(labels[low : low + block.n_samples]))
             low += block.n_samples
         return np.concatenate(found)
 
     def entropy(self, X: UserData) -> Floats:
         """Return the entropy of p(y|x) in nats, -sum_y p(y|x) log p(y|x), for each row."""
-        return np.concatenate([found.entropy() for found in self._blocks(X)])
+        return np.concatenate([found.entropy() for found in self._blocks(self._model, X)])
 
     @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(self, X: UserData, n_samples: int = 1, random_state: UserData = None) -> Array:
         """Return `n_samples` draws from p(y|x) for all rows; each draw has the format of the y passed to `fit`."""
-        rng = rng_of(random_state)
-        draws = np.concatenate([found.sample(n_samples, rng) for found in self._blocks(X)])
-        return np.stack([self._model.sets.decode(one) for one in draws.astype(np.intp).transpose(1, 0, 2)])
+        model, rng = self._model, rng_of(random_state)
+        draws = np.concatenate([found.sample(n_samples, rng) for found in self._blocks(model, X)])
+        return np.stack([model.sets.decode(one) for one in draws.astype(np.intp).transpose(1, 0, 2)])
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
         """Return the fraction of rows in which all known labels are predicted correctly, weighted by `sample_weight`.
 
         Rows without a known label are left out.
         """
-        predicted = self._best(X)
-        true = self._model.sets.read(y)
+        model = self._model
+        predicted = self._best(model, X)
+        true = model.sets.read(y)
         if true.shape != predicted.shape:
             raise ValueError(f"y has {len(true)} rows and X has {len(predicted)}: expected the same number")
         return set_accuracy(true, predicted, sample_weight)
 
     def _terms(
-        self, singles: list[str], pairs: list[str], X: Inputs, weights: Floats | None, before: Potentials | None
+        self,
+        singles: list[str],
+        pairs: list[str],
+        X: Inputs,
+        weights: Floats | None,
+        before: Potentials | None,
+        C: float,
     ) -> list[Term]:
-        C, kernel, edge_kernel = self._first_C(), self._kernel_of("kernel", before, singles[:1], X, weights), None
+        kernel, edge_kernel = self._kernel_of("kernel", before, singles[:1], X, weights), None
         if self.edge_kernel is not None:
             known = next((name for name in pairs if before is not None and name in before.maps), "")
             edge_kernel = self._kernel_of("edge_kernel", before, [known], X, weights)
@@ -236,9 +249,9 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
                 terms.append(Term(name, name, interactions(2, 2), C, edge_kernel, "rows"))
         return terms
 
-    def _blocks(self, X: UserData) -> Iterator[NetworkDistribution]:
+    def _blocks(self, model: LabelSetModel, X: UserData) -> Iterator[NetworkDistribution]:
         """Return an iterator over the distributions p(y|x), in blocks of rows of X."""
-        return self._model.distributions(self._model.rows.read(X), self._engine)
+        return model.distributions(model.rows.read(X), self._engine)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

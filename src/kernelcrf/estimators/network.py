@@ -73,6 +73,7 @@ class NetworkEstimator(Estimator[Model]):
             "C": float(variances(found.fit, [sharing_C])[0]),
             "search": found.search,
             "laplace": found.laplace,
+            "specification": self._specification,
             "kernels": {
                 name: InputKernel(kernel) for name, kernel in given.items() if not isinstance(kernel, str | None)
             },

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, cast
 
 from kernelcrf.fitting.earlier import Earlier
 from kernelcrf.models.chain import ChainModel
-from kernelcrf.models.crfsuite import from_crfsuite
-from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.persistence import ModelFileError, read
-from kernelcrf.persistence.crfsuite.model_file import SUFFIX, read_model
+from kernelcrf.persistence.crfsuite.model_file import SUFFIX
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import OF_INPUT
+from kernelcrf.terms import BIAS_TERM, END_TERM, START_TERM
 from kernelcrf.validation import Constraint, ParameterError, either, nothing, one_line, path, shown
-
-AUTO = "auto"
 
 
 def _is_chain(value: Any) -> bool:
@@ -32,8 +28,11 @@ PRIOR = either(
 )
 
 
-def model_of(prior: Any) -> ChainModel | None:
-    """Return the model of the parameter `prior`: a fitted ChainCRF, or the path of a model file; None for None."""
+def model_of(prior: Any, estimator: Any) -> ChainModel | None:
+    """Return the model of the parameter `prior`: a fitted ChainCRF, or the path of a model file; None for None.
+
+    estimator : the class of ChainCRF, which reads files.
+    """
     if prior is None:
         return prior
     model = getattr(prior, "model_", prior)
@@ -43,11 +42,11 @@ def model_of(prior: Any) -> ChainModel | None:
         raise ParameterError(f"prior={shown(prior)}: expected a fitted ChainCRF, or the path of its file")
     try:
         if os.fspath(prior).endswith(SUFFIX):
-            return from_crfsuite(read_model(prior))
+            return cast(ChainModel, estimator.from_crfsuite(prior).model_)
         config, arrays = read(prior)
         if config.get("estimator") != "ChainCRF":
             raise ModelFileError(f"it has a model of type {shown(config.get('estimator'))}")
-        return ChainModel.from_arrays(config, arrays)
+        return cast(ChainModel, estimator.from_arrays(config, arrays).model_)
     except (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ParameterError(
             f"prior={shown(prior)} cannot be read ({one_line(error, 120)}): expected a file that ChainCRF.save wrote"
@@ -68,31 +67,17 @@ def earlier_of(model: ChainModel, reader: SequenceReader | InputsReader, labels:
     )
 
 
-def check_prior(crf: Any, model: ChainModel) -> None:
-    """Raise if parameters of a ChainCRF ask for another kind of model than the model that is its prior."""
-    names = [term.name.removeprefix(OF_INPUT) for term in model.layout.terms if term.name.startswith(OF_INPUT)]
-    if sorted(crf.inputs or {}) != sorted(names):
-        raise ParameterError(
-            f"inputs={shown(crf.inputs)}, but the prior was fitted with the inputs {shown(names)}: expected the same "
-            "inputs. Pass the inputs of the prior, or prior=None"
-        )
-    asked = {kernel_parameter(OF_INPUT + name): one.kernel for name, one in (crf.inputs or {}).items()}
-    asked |= {name: getattr(crf, name) for name in ("kernel", "edge_kernel")}
-    for name, kernel in asked.items():
-        own = model.kernels.get(name)
-        if own is not None and isinstance(kernel, str) and kernel not in (AUTO, own.kernel):
+def check_terms(crf: Any, model: ChainModel) -> None:
+    """Raise if a fit lacks an intercept, boundaries or constraints that the model which is its prior has."""
+    known = {term.name for term in model.layout.terms}
+    has = {
+        "fit_intercept": BIAS_TERM in known,
+        "boundaries": bool(known & {START_TERM, END_TERM}),
+        "constraints": model.legal is not None,
+    }
+    for name, in_prior in has.items():
+        if in_prior and not getattr(crf, name):
             raise ParameterError(
-                f"{name}={kernel!r}, but the prior was fitted with {own.described}: expected the same kernel, since "
-                f"its weights belong to it. Pass {name}={shown(own.kernel)}, or prior=None"
+                f"{name}={getattr(crf, name)}, but the prior was fitted with {name}: expected it here too, because "
+                f"other weights of the prior depend on it. Set {name} as in the fit of the prior, or prior=None"
             )
-    hashed = getattr(model.reader, "n_features", None) if getattr(model.reader, "vocabulary", None) is None else None
-    if crf.hash_features is not None and crf.hash_features != hashed:
-        raise ParameterError(
-            f"hash_features={shown(crf.hash_features)}, but the prior was fitted with other columns: expected the "
-            "value of the fit of the prior, or None"
-        )
-    if crf.constraints is None and model.legal is not None:
-        raise ParameterError(
-            "constraints=None, but the prior was fitted with constraints: expected constraints, since its weights are "
-            "those of legal labels alone. Pass the constraints of the prior, or prior=None"
-        )

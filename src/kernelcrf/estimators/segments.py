@@ -27,11 +27,10 @@ from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
 from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.fitting.segments import LabelledSegments, longest_segment
 from kernelcrf.fitting.sequences import LabelledSequences, read_training_data
-from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.models.segments import SegmentDistribution, SegmentModel
+from kernelcrf.models.segments import SegmentModel
 from kernelcrf.readers.constraints import legal_labelings
 from kernelcrf.readers.pooling import POOLING, described, pool
 from kernelcrf.readers.segments import SegmentLabels, fit_labels, read_tokens
@@ -190,7 +189,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             raise ValueError(
                 "X is data on a cluster: SegmentCRF expects sequences in this process; use ChainCRF instead"
             )
-        earlier = self._earlier
+        earlier = self._find_start()
         read = read_training_data(
             X, y, sample_weight, lengths, hash_features=self.hash_features, classes=self.classes,
             class_weight=self.class_weight, constraints=None,
@@ -202,9 +201,9 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         assert isinstance(flat, LabelledSequences)
         assert isinstance(reader, SequenceReader)
         spec = SegmentLabels.of(read.labels.classes)
-        longest = self._longest(flat, spec)
+        longest = self._longest(flat, spec) if earlier is None else earlier.longest
         legal = None if self.constraints is None else legal_labelings(self.constraints, spec.types)
-        pooled, segment_reader = self._pool(X, lengths, flat, longest)
+        pooled, segment_reader = self._pool(X, lengths, flat, longest, earlier)
         data = LabelledSegments(
             flat.X, flat.chains, flat.labels, flat.n_labels, flat.allowed, flat.weights, legal,
             spec=spec, longest=longest, tail=bool(self.tail), pooled=pooled,
@@ -219,11 +218,12 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             own = self._make_kernel("segment_kernel", pooled.shape[1], is_sparse(pooled), by_scale)
             return {**of_tokens, "segment_kernel": own}
 
-        found = self._train_chain(data, len(spec.types), kernels, partial(self._segment_terms, spec, longest))
+        terms = partial(self._segment_terms, spec, longest)
+        found = self._train_chain(data, len(spec.types), kernels, earlier, terms)
         self.model_ = SegmentModel.of(
-            found, (reader, read.labels, legal), self._engine, {} if earlier is None else earlier.metadata,
-            longest=longest, tail=bool(self.tail), segment_reader=segment_reader,
-            pooling=None if pooled is None else self.pooling,
+            found, (reader, read.labels, legal), self._specification, self._engine,
+            {} if earlier is None else earlier.metadata, longest=longest, tail=bool(self.tail),
+            segment_reader=segment_reader, pooling=None if pooled is None else self.pooling,
         )  # fmt: skip
         return self
 
@@ -234,22 +234,20 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
 
     def _longest(self, data: LabelledSequences, spec: SegmentLabels) -> int:
         """Return the number of durations that have scores of their own."""
-        if self._earlier is not None:
-            return self._earlier.longest
         if self.max_duration is not None:
             return int(self.max_duration)
         found = longest_segment(data, spec)
         return min(found, MOST_DURATIONS) if self.tail else found
 
     def _pool(
-        self, X: UserData, lengths: UserData, data: LabelledSequences, longest: int
+        self, X: UserData, lengths: UserData, data: LabelledSequences, longest: int, earlier: SegmentModel | None
     ) -> tuple[Inputs, SequenceReader | None]:
         """Return the inputs of all candidate segments, or None if there are none, and the reader of these inputs."""
         if self.segment_kernel is None:
             return None, None
         if isinstance(self.pooling, str):
             return pool(data.X, data.chains, longest, self.pooling), None
-        found, earlier = described(X, lengths, data.chains, longest, self.pooling), self._earlier
+        found = described(X, lengths, data.chains, longest, self.pooling)
         if earlier is not None and earlier.segment_reader is not None:
             return earlier.segment_reader.read(found)[0], earlier.segment_reader
         reader, rows, _ = SequenceReader.fit(found)
@@ -272,12 +270,6 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     def _observed_only(self) -> Collection[str]:
         return self._without_all_pairs([TOKEN_TERM, FIRST_TERM, LAST_TERM, SEGMENT_TERM])
 
-    def _read_tokens(self, y: UserData, chains: Chains, *, flat: bool) -> list[UserData]:
-        return read_tokens(y, chains, flat=flat, is_tags=self._model.spec.is_tags)
-
-    def _distribution(self, X: UserData, lengths: UserData) -> SegmentDistribution:  # type: ignore[override]
-        return self._model.distribution(X, lengths, self._engine)
-
     @validated(threshold=THRESHOLD, n_best=N_BEST)
     def predict_spans(
         self, X: UserData, lengths: UserData = None, *, threshold: float | None = None, n_best: int | None = None
@@ -293,14 +285,14 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         n_best : return instead the most probable segments of each sequence, at most this many, sorted by probability
             and not from left to right. If `threshold` is passed too, segments with a smaller probability are left out.
         """
-        return predicted_segments(self._distribution(X, lengths), threshold, n_best)
+        return predicted_segments(self._model.distribution(X, lengths, self._engine), threshold, n_best)
 
     def span_marginals(self, X: UserData, spans: UserData, lengths: UserData = None) -> list[Floats]:
         """Return the probabilities of the given segments, one array per sequence.
 
         spans : for each sequence, a list of tuples (start, end, label), such as (3, 5, "PER").
         """
-        return segment_probabilities(self._distribution(X, lengths), spans)
+        return segment_probabilities(self._model.distribution(X, lengths, self._engine), spans)
 
     def span_table(self, X: UserData, lengths: UserData = None, **options: Any) -> Any:
         """Return the segments of `predict_spans` as a pandas.DataFrame, one row per segment.
@@ -316,6 +308,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
 
     def duration_table(self) -> Any:
         """Return `duration_scores_` as a pandas.DataFrame: one row per number of tokens, one column per label."""
-        scores = self.duration_scores_
+        model = self._model
+        scores = model.duration_scores
         index = list(range(1, len(scores) + 1))
-        return data_frame("duration_table", "duration_scores_", scores, index=index, columns=self.segment_labels_)
+        return data_frame("duration_table", "duration_scores_", scores, index=index, columns=model.column_labels)

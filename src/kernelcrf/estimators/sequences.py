@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -19,14 +20,12 @@ from kernelcrf.arrays import Array, Floats, Labels, Places, UserData
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import CLASSES, N_RESTARTS, OF_POSTERIORS, POSTERIOR, PRIOR_VARIANCE_OR_RULE
-from kernelcrf.graphs.structure import Chains
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.readers.constraints import CONSTRAINTS
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.feature_dicts import HASH_FEATURES
-from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.terms import TRANSITION_TERM
 from kernelcrf.validation import COUNT, FLAG, SEED, SIZE, either, one_of, real, validated
@@ -67,8 +66,9 @@ class SequenceEstimator(KernelEstimator[Sequential]):
 
     def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:
         """Return the predicted labels, one array per sequence; the parameter `decoding` says by which rule."""
-        found = self._distribution(X, lengths)
-        return self._model.labels.decode(self._best(found), found.chains)
+        model = self._model
+        found = model.distribution(X, lengths, self._engine)
+        return model.labels.decode(self._best(model, found), found.chains)
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
     def predict_proba(
@@ -89,10 +89,10 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         variance_temperature : factor by which the covariance of the posterior is multiplied.
         random_state : seed of the draws.
         """
+        model = self._model
         if posterior == "laplace":
-            return self._average(X, lengths, (n_samples, variance_temperature, random_state))[0]
-        found = self._distribution(X, lengths)
-        return Ragged.cut(found.marginals(), found.chains.offsets)
+            return self._average(model, X, lengths, (n_samples, variance_temperature, random_state))[0]
+        return _marginals(model.distribution(X, lengths, self._engine))
 
     @validated(**OF_POSTERIORS)
     def uncertainty(
@@ -105,7 +105,8 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         random_state: UserData = 0,
     ) -> Uncertainty:
         """Return the epistemic and aleatoric uncertainty per token in nats; `predict_proba` explains the parameters."""
-        return Uncertainty(*self._average(X, lengths, (n_samples, variance_temperature, random_state))[1:])
+        draws = n_samples, variance_temperature, random_state
+        return Uncertainty(*self._average(self._model, X, lengths, draws)[1:])
 
     @validated(k=either(SIZE), strategy=STRATEGY, cost=COST, random_state=SEED)
     def select_for_labelling(
@@ -131,7 +132,8 @@ class SequenceEstimator(KernelEstimator[Sequential]):
 
     def predict_marginals(self, X: UserData, lengths: UserData = None) -> list[list[dict[Any, float]]]:
         """Return one list per sequence, with one dict from labels to probabilities per token, as CRFsuite does."""
-        classes, proba = self.classes_.tolist(), self.predict_proba(X, lengths)
+        model = self._model
+        classes, proba = model.labels.classes.tolist(), _marginals(model.distribution(X, lengths, self._engine))
         return Ragged([dict(zip(classes, row, strict=True)) for row in p.tolist()] for p in proba)
 
     @validated(n_best=either(SIZE), where=PREDICATE, max_tried=either(SIZE))
@@ -151,34 +153,38 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         max_tried : the largest number of labellings of a sequence that `where` is called with. If too few of them are
             accepted, the list of the sequence is shorter than `n_best`, or empty.
         """
-        found, classes = self._distribution(X, lengths), self.classes_
+        model = self._model
+        found, classes = model.distribution(X, lengths, self._engine), model.labels.classes
         ranked = found.k_best(n_best) if where is None else accepted(found, classes, n_best, where, max_tried)
         return Ragged([(classes[y], log_p) for y, log_p in one] for one in ranked)
 
     def log_prob(self, X: UserData, y: UserData, lengths: UserData = None) -> Floats:
         """Return log p(y|x) of each sequence; if labels are missing, return the log-probability of the known labels."""
-        found = self._distribution(X, lengths)
-        tokens = self._read_tokens(y, found.chains, flat=lengths is not None)
-        return found.log_prob(*self._model.labels.encode(tokens, found.chains))
+        model = self._model
+        found = model.distribution(X, lengths, self._engine)
+        tokens = model.read_tokens(y, found.chains, flat=lengths is not None)
+        return found.log_prob(*model.labels.encode(tokens, found.chains))
 
     def entropy(self, X: UserData, lengths: UserData = None) -> Floats:
         """Return the entropy of p(y|x) in nats, -sum_y p(y|x) log p(y|x), for each sequence."""
-        return self._distribution(X, lengths).entropy()
+        return self._model.distribution(X, lengths, self._engine).entropy()
 
     @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(
         self, X: UserData, n_samples: int = 1, random_state: UserData = None, lengths: UserData = None
     ) -> list[Array]:
         """Return labels drawn from p(y|x): one array per sequence, with one row per draw and one column per token."""
-        found = self._distribution(X, lengths)
-        draws = self.classes_[found.sample(n_samples, rng_of(random_state))]
+        model = self._model
+        found = model.distribution(X, lengths, self._engine)
+        draws = model.labels.classes[found.sample(n_samples, rng_of(random_state))]
         return Ragged.cut(draws, found.chains.offsets, axis=1)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None, lengths: UserData = None) -> float:
         """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per sequence."""
-        found = self._distribution(X, lengths)
-        best, tokens = self._best(found), self._read_tokens(y, found.chains, flat=lengths is not None)
-        right, known = self._model.labels.compare(best, tokens)
+        model = self._model
+        found = model.distribution(X, lengths, self._engine)
+        best, tokens = self._best(model, found), model.read_tokens(y, found.chains, flat=lengths is not None)
+        right, known = model.labels.compare(best, tokens)
         weights = score_weights(sample_weight, found.chains.lengths, known, "sequence")
         return float(np.average(right[known], weights=weights))
 
@@ -187,7 +193,8 @@ class SequenceEstimator(KernelEstimator[Sequential]):
 
         Transitions that `constraints` forbid have the score -inf.
         """
-        classes, scores, legal = self._model.column_labels, self.transitions_, self._model.legal
+        model = self._model
+        classes, scores, legal = model.column_labels, model.transitions, model.legal
         scores = scores if legal is None else np.where(legal.steps, scores, -np.inf)
         return data_frame("transition_table", "transitions_", scores, index=classes, columns=classes)
 
@@ -200,7 +207,8 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         most similar to the token, and the contribution of each landmark to the score. Contributions of single landmarks
         can be large and cancel each other.
         """
-        return explain(self._model, x, t, label, n_terms, self._best, self._engine)
+        model = self._model
+        return explain(model, x, t, label, n_terms, partial(self._best, model), self._engine)
 
     def _repr_html_inner(self) -> str:
         """Return the HTML of scikit-learn's diagram, with a summary of the fit below it."""
@@ -227,20 +235,20 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         every[TRANSITION_TERM] = self.all_possible_transitions
         return [name for name, has_all in every.items() if self.min_freq or not has_all]
 
-    def _best(self, found: ChainDistribution) -> Labels:
+    def _best(self, model: Sequential, found: ChainDistribution) -> Labels:
         """Return the labels that the decoding rule chooses, as integers, one per token."""
         self._validate_params("decoding")
         return found.best(self.decoding)
 
-    def _average(self, X: UserData, lengths: UserData, draws: tuple[int | None, float, UserData]) -> list[list[Array]]:
+    def _average(
+        self, model: Sequential, X: UserData, lengths: UserData, draws: tuple[int | None, float, UserData]
+    ) -> list[list[Array]]:
         """Return three lists with one array per sequence: mean marginals, epistemic and aleatoric uncertainty."""
-        parts = average_draws(self._model.draw_marginals(X, lengths, *draws, self._engine))
-        chains = self._model.reader.read_entries(X, lengths)[1]
+        parts = average_draws(model.draw_marginals(X, lengths, *draws, self._engine))
+        chains = model.reader.read_entries(X, lengths)[1]
         return [Ragged.cut(part, chains.offsets) for part in parts]
 
-    def _read_tokens(self, y: UserData, chains: Chains, *, flat: bool) -> list[UserData]:
-        """Return the labels of all tokens in one list."""
-        return flat_labels(y, chains, flat=flat)
 
-    def _distribution(self, X: UserData, lengths: UserData) -> ChainDistribution:
-        return self._model.distribution(X, lengths, self._engine)
+def _marginals(found: ChainDistribution) -> list[Array]:
+    """Return the probabilities of the labels, one array per sequence."""
+    return Ragged.cut(found.marginals(), found.chains.offsets)

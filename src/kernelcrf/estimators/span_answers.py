@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelcrf.answers.certified import certify as certified_labels
 from kernelcrf.answers.spans import (
     N_BEST,
     SPAN_SCHEME,
@@ -59,15 +60,19 @@ class SpanAnswers(LeaveOneOutAnswers):
             exactly at it. `certified` is True if it is proved that a model exactly at the minimum would have this span
             in its likeliest labelling, too (see the method `certify`).
         """
-        found, scheme = self._distribution(X, lengths), scheme_of(self.classes_.tolist(), scheme)
-        rules = span_rules(self.classes_.tolist(), scheme)
+        model = self._model
+        found, classes = model.distribution(X, lengths, self._engine), model.labels.classes
+        scheme = scheme_of(classes.tolist(), scheme)
+        rules = span_rules(classes.tolist(), scheme)
         if threshold is None and n_best is None:
-            table = labelled_spans(found, rules, self.classes_[self._best(found)], scheme)
+            table = labelled_spans(found, rules, classes[self._best(model, found)], scheme)
             p = span_probabilities(found, rules, table)
         else:
             table, p = probable_spans(found, rules, threshold or 0.0, n_best)
         result = predicted_spans(table, p, rules, found.chains.n_samples)
-        return mark_certified(result, self.certify(X, lengths), scheme) if certify else result
+        if not certify:
+            return result
+        return mark_certified(result, certified_labels(model, X, lengths, False, self._engine), scheme)
 
     @validated(scheme=SPAN_SCHEME)
     def span_marginals(
@@ -78,7 +83,8 @@ class SpanAnswers(LeaveOneOutAnswers):
         spans : for each sequence, a list of tuples (start, end, label), such as (3, 5, "PER").
         scheme : the tagging scheme of the labels, as in `predict_spans`.
         """
-        found, classes = self._distribution(X, lengths), self.classes_.tolist()
+        model = self._model
+        found, classes = model.distribution(X, lengths, self._engine), model.labels.classes.tolist()
         rules = span_rules(classes, scheme_of(classes, scheme))
         table = read_spans(found, rules, spans)
         ends = np.searchsorted(table.sequence, np.arange(found.chains.n_samples + 1))

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -30,6 +31,18 @@ from kernelcrf.validation import either, instance_of, one_of
 
 COLDEST, HOTTEST = 0.05, 20.0
 LEAST_TAU, MOST_TAU = 1e-3, 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """The result of a calibration: the estimator that predicts, with its temperature.
+
+    average : a function that returns the probabilities of X at a temperature; None if the estimator itself does.
+    """
+
+    estimator: Any
+    temperature: float
+    average: Callable[[UserData, float], Any] | None
 
 
 @dataclass(eq=False, repr=False)
@@ -85,70 +98,86 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
         """Find the temperature with which the held-out labels y of X are likeliest; `estimator` is not changed."""
         self._validate_params()
         check_is_fitted(self.estimator)
-        model = self.estimator.model_
+        # If the original is fitted again, the copy keeps its model.
+        estimator, average = copy(self.estimator), None
         if self.posterior == "map":
-            if self.likelihood == "span" and not hasattr(self.estimator, "predict_spans"):
+            if self.likelihood == "span" and not hasattr(estimator, "predict_spans"):
                 raise ValueError(
-                    f"likelihood='span' with a {type(self.estimator).__name__}: expected a ChainCRF or SegmentCRF, "
+                    f"likelihood='span' with a {type(estimator).__name__}: expected a ChainCRF or SegmentCRF, "
                     "which have spans. Use likelihood='labelling' instead"
                 )
-            temperature = _minimise(lambda T: -self._likelihood(T, X, y), COLDEST, HOTTEST)
-            calibrated = self._divided(temperature)
+            temperature = _minimise(lambda T: -self._likelihood(estimator, T, X, y), COLDEST, HOTTEST)
+            estimator = _divided(estimator, temperature)
         else:
+            average = partial(_average, estimator, self.n_samples)
 
             def loss(tau: float) -> float:
-                return -float(model.log_score(y, self._average(X, tau)))
+                return -float(estimator.model_.log_score(y, average(X, tau)))
 
             tau = _minimise(loss, LEAST_TAU, MOST_TAU)
-            temperature, calibrated = tau if loss(tau) < loss(0.0) else 0.0, self.estimator
-        self.__dict__.update(temperature_=temperature, estimator_=calibrated, posterior_=self.posterior)
+            temperature = tau if loss(tau) < loss(0.0) else 0.0
+        self.calibrated_ = Calibrated(estimator, temperature, average)
         return self
+
+    @property
+    def _calibrated(self) -> Calibrated:
+        check_is_fitted(self, "calibrated_")
+        return self.calibrated_
+
+    @property
+    def temperature_(self) -> float:
+        """Return the temperature T or, for posterior="laplace", tau."""
+        return self._calibrated.temperature
+
+    @property
+    def estimator_(self) -> Any:
+        """Return the calibrated estimator."""
+        return self._calibrated.estimator
 
     def predict(self, X: UserData) -> Any:
         """Return the labels that the calibrated model predicts."""
-        check_is_fitted(self)
-        return self.estimator_.predict(X)
+        return self._calibrated.estimator.predict(X)
 
     def predict_proba(self, X: UserData) -> Any:
         """Return calibrated probabilities, in the format of `estimator.predict_proba`."""
-        check_is_fitted(self)
-        return self.estimator_.predict_proba(X) if self.posterior_ == "map" else self._average(X, self.temperature_)
+        found = self._calibrated
+        return found.estimator.predict_proba(X) if found.average is None else found.average(X, found.temperature)
 
     def score(self, X: UserData, y: UserData) -> float:
         """Return the score of the calibrated model, as `estimator.score` defines it."""
-        check_is_fitted(self)
-        return float(self.estimator_.score(X, y))
+        return float(self._calibrated.estimator.score(X, y))
 
     @property
     def classes_(self) -> Array:
         """Return the classes, in the order of the columns of `predict_proba`."""
-        check_is_fitted(self)
-        return np.asarray(self.estimator_.classes_)
+        return np.asarray(self._calibrated.estimator.classes_)
 
-    def _likelihood(self, T: float, X: UserData, y: UserData) -> float:
+    def _likelihood(self, estimator: Any, T: float, X: UserData, y: UserData) -> float:
         """Return the mean log-likelihood of what `likelihood` names, for weights that are divided by T."""
-        model, divided = self.estimator.model_, self._divided(T)
+        divided = _divided(estimator, T)
         if self.likelihood == "token":
-            return float(model.log_score(y, divided.predict_proba(X)))
+            return float(divided.model_.log_score(y, divided.predict_proba(X)))
         if self.likelihood == "span":
             # Other decoding rules would predict other spans for each T.
             divided.decoding = "viterbi"
             return _likelihood_of_spans(*right_spans(y, divided.predict_spans(X)))
-        return float(divided.model_.log_likelihood(X, y, LocalEngine(self.estimator.n_jobs or 1)))
-
-    def _divided(self, temperature: float) -> Any:
-        """Return a copy of the estimator whose weights are divided by the temperature."""
-        calibrated = copy(self.estimator)
-        calibrated.model_ = self.estimator.model_.divide_weights(temperature)
-        return calibrated
-
-    def _average(self, X: UserData, tau: float) -> Any:
-        return self.estimator.predict_proba(X, posterior="laplace", n_samples=self.n_samples, variance_temperature=tau)
+        return float(divided.model_.log_likelihood(X, y, LocalEngine(divided.n_jobs or 1)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def _divided(estimator: Any, temperature: float) -> Any:
+    """Return a copy of the estimator whose weights are divided by the temperature."""
+    divided = copy(estimator)
+    divided.model_ = estimator.model_.divide_weights(temperature)
+    return divided
+
+
+def _average(estimator: Any, n_samples: int | None, X: UserData, tau: float) -> Any:
+    return estimator.predict_proba(X, posterior="laplace", n_samples=n_samples, variance_temperature=tau)
 
 
 def _likelihood_of_spans(p: Floats, right: Flags) -> float:

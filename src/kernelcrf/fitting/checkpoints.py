@@ -14,7 +14,6 @@ A path with a scheme, such as s3://bucket/run.ckpt, is opened with fsspec.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -28,8 +27,9 @@ from kernelcrf.arrays import Array
 from kernelcrf.basis.features import FeatureMap, PrimalMap
 from kernelcrf.basis.growth import Rule
 from kernelcrf.fitting.corpus import Problem, input_of, sharing_inputs
-from kernelcrf.fitting.digest import as_json, digest_array, digest_value
+from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit
+from kernelcrf.fitting.specification import differences, plain_values
 from kernelcrf.kernels.labels import LabelMap
 from kernelcrf.layout import Layout
 from kernelcrf.persistence import ModelFileError, PathLike, read, write
@@ -140,7 +140,7 @@ class Checkpoint:
             ) from None
 
     def _check_problem(self, there: Mapping[str, Any], problem: Mapping[str, Any]) -> None:
-        differ = [name for name, value in problem.items() if there.get(name) != value]
+        differ = differences(problem, there)
         if not differ:
             return
         if unknown := [name for name in differ if name not in there]:
@@ -150,13 +150,13 @@ class Checkpoint:
             )
         if "sequences" in differ and set(differ) & {"inputs", "labels", "weights"}:
             differ.remove("sequences")
-        told = [
+        names = [
             DATA[name] if name in DATA else f"{name} {shown(there[name])} instead of {shown(problem[name])}"
             for name in differ
         ]
         raise ValueError(
-            f"checkpoint={os.fspath(self.path)!r} was written by a fit that differs in {'; '.join(told)}: pass another "
-            "path, or remove the file to start again"
+            f"checkpoint={os.fspath(self.path)!r} was written by a fit that differs in {'; '.join(names)}: pass "
+            "another path, or remove the file to start again"
         )
 
     def write(self, stated: Mapping[str, Any], at: Start) -> None:
@@ -227,7 +227,7 @@ def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> 
     }
     if settings.of_terms:
         stated["landmarks"] = {name: [n, _rule_text(own)] for name, (n, own) in settings.of_terms.items()}
-    return _plain(stated)
+    return plain_values(stated)
 
 
 def _rule_text(rule: str | Rule) -> str:
@@ -269,7 +269,7 @@ def _read_start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem:
         own = read_map(own_config, arrays, f"map {place}.", problem.corpus.n_columns(name))
         is_primal = isinstance(own, PrimalMap)
         stored = None if is_primal else own_config["kernel"]
-        if is_primal != kernel.is_linear or stored not in (None, _plain(kernel.to_config())):
+        if is_primal != kernel.is_linear or stored not in (None, plain_values(kernel.to_config())):
             raise ModelFileError(
                 f"the feature map of term {terms[0].name!r} belongs to another kernel than this fit uses"
             )
@@ -277,11 +277,6 @@ def _read_start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem:
     layout = Layout.of(problem.terms, {name: own.n for name, own in maps.items()})
     theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)
     return Start(maps, layout.split(theta), _history_of(arrays))
-
-
-def _plain(config: dict[str, Any]) -> dict[str, Any]:
-    """Convert the values to JSON and back, so that they can be compared with the content of a file."""
-    return dict(json.loads(json.dumps(config, default=as_json)))
 
 
 def _history_of(arrays: Mapping[str, Array]) -> tuple[Record, ...]:

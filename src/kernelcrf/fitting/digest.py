@@ -69,7 +69,7 @@ def digest_texts(words: Words, legal: Legal | None) -> dict[str, Any]:
 
 def digest_value(value: Any) -> str:
     """Return a short digest of a value that consists of small arrays and of values that JSON can store."""
-    return blake2b(json.dumps(value, sort_keys=True, default=as_json).encode(), digest_size=12).hexdigest()
+    return blake2b(json.dumps(value, sort_keys=True, default=_as_json).encode(), digest_size=12).hexdigest()
 
 
 def digest_array(array: Inputs) -> str:
@@ -81,7 +81,7 @@ def digest_array(array: Inputs) -> str:
     return found.hexdigest()
 
 
-def as_json(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Convert a NumPy array or number to plain Python values, and any other object to the string `repr(value)`."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else repr(value)
 

@@ -17,10 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import eigh
 
-from kernelcrf.arrays import Floats, Ints, Labels, is_sparse
+from kernelcrf.arrays import Floats, Ints, Labels
 from kernelcrf.basis.features import FeatureMap, WhitenedMap
 from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior
 from kernelcrf.fitting.fit import Start
@@ -65,22 +64,15 @@ class Earlier:
             if isinstance(own, WhitenedMap):
                 # Terms that share landmarks share one map.
                 key = id(own.landmarks)
-                padded.setdefault(key, _with_columns(own, self.n_columns[str(term.input)]))
+                padded.setdefault(key, own.with_columns(self.n_columns[str(term.input)]))
                 found[term.name] = padded[key]
         return Start(found, extend=True)
 
     def extend(self, terms: Sequence[Term]) -> list[Term]:
         """Return the terms of a new fit with the priors that the earlier model determines.
 
-        Raise ValueError if the earlier model has a term that is not among them, or has another label kernel.
+        All terms of the earlier model must be among them. Raise ValueError if it has another label kernel.
         """
-        known = {term.name for term in terms}
-        for old in self.layout.terms:
-            if old.name not in known:
-                raise ValueError(
-                    f"prior has the term {old.name!r}, which this fit does not have: expected the same terms. Set "
-                    "fit_intercept, boundaries, edge_kernel and inputs as in the fit of the prior"
-                )
         of_weights = information(self.layout, self.posterior)
         means = self.layout.split(self.theta)
         infos = None if of_weights is None else self.layout.split(of_weights)
@@ -155,11 +147,3 @@ def _places(old: Term, new: Term, labels: Labels) -> Ints:
     else:
         columns = labels[columns].astype(np.int64)
     return np.asarray(rows * new.k_y.L + columns)
-
-
-def _with_columns(own: WhitenedMap, n_columns: int) -> WhitenedMap:
-    """Return a feature map for inputs that have new columns, which are 0 in all landmarks."""
-    if not is_sparse(own.landmarks) or own.landmarks.shape[1] == n_columns:
-        return own
-    parts = own.landmarks.data, own.landmarks.indices, own.landmarks.indptr
-    return replace(own, landmarks=sp.csr_array(parts, shape=(own.n, n_columns)))

@@ -262,29 +262,28 @@ def read_training_data(
     """Read the sequences X and their labels y, and leave out sequences of weight 0.
 
     inputs : what the inputs read, as for `InputsReader.fit`; None if a sequence is one input without a name.
-    earlier : for a warm start, the readers of inputs and labels of the earlier fit; else None.
+    earlier : for a warm start, the readers of inputs and labels of the earlier fit; else None. The reader of inputs
+        may grow by new feature names.
     read_tokens, fit_labels : functions that return the labels of all tokens in y, and the reader of these labels.
     prior : the readers of the model that is the prior, which may grow, or None. With a prior, the result may have no
         token.
     """
 
     def fit_reader(weights: UserData) -> tuple[SequenceReader | InputsReader, Any, Chains]:
-        if prior is not None:
-            before = prior[0]
+        if (known := prior or earlier) is not None:
+            before = known[0]
             extend = before.extend if isinstance(before, InputsReader) else partial(extend_reader, before)
             return extend(X, lengths, weights)
         if inputs is None:
             return SequenceReader.fit(X, lengths, hash_features, weights)
         return InputsReader.fit(X, inputs, lengths, hash_features, weights)
 
-    if earlier is None:
-        reader, rows, chains = fit_reader(sample_weight)
-        tokens = read_tokens(y, chains, flat=lengths is not None)
-        labels = fit_labels(tokens, classes) if prior is None else prior[1].extend(tokens, classes)
+    reader, rows, chains = fit_reader(sample_weight)
+    tokens = read_tokens(y, chains, flat=lengths is not None)
+    if earlier is not None:
+        labels = earlier[1]
     else:
-        reader, labels = earlier
-        rows, chains = reader.read(X, lengths)
-        tokens = read_tokens(y, chains, flat=lengths is not None)
+        labels = fit_labels(tokens, classes) if prior is None else prior[1].extend(tokens, classes)
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
     given = read_weights(sample_weight, chains.n_samples, "sequence", part=prior is not None)
     indices, allowed = labels.encode(tokens, chains)
@@ -292,7 +291,7 @@ def read_training_data(
         check_legal(legal, chains, indices, labels.classes)
     weights = weigh_samples(given, class_weight, chains.lengths, indices, labels.classes, "sequence")
     left_out = 0 if weights is None else int((weights == 0).sum())
-    if earlier is None and reader.has_vocabulary and left_out > (0 if given is None else (given == 0).sum()):
+    if reader.has_vocabulary and left_out > (0 if given is None else (given == 0).sum()):
         # Sequences of weight 0 by class_weight must not add feature names to the vocabulary.
         reader, rows, _ = fit_reader(weights)
     every = LabelledSequences(rows, chains, indices, len(labels.classes), allowed, weights, legal)

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from kernelcrf.arrays import Arrays, Config, Floats, UserData
+from kernelcrf.basis.features import FeatureMap
 from kernelcrf.certificate import IMPORTED, NOT_FITTED, ROUNDED, Certificate
 from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.fitting.laplace import Laplace
@@ -18,9 +19,10 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models import stored_parts as parts
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_number
+from kernelcrf.validation import shown
 
 # The entries of a file that record how the fit went and do not change predictions.
-RECORDS = ("certificate", "n_iter", "laplace", "gap_curve", "objective_curve")
+RECORDS = ("certificate", "n_iter", "laplace", "specification", "gap_curve", "objective_curve")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -32,6 +34,8 @@ class FittedModel:
         weights were not fitted by this library.
     laplace : the evidence and the posterior of the weights by Laplace's approximation; None if they were not computed.
     kernels : the kernels of the inputs; each key is the name of the estimator's parameter that sets the kernel.
+    specification : plain values that describe what the fit asked for; a later fit that starts from this model, or has
+        it as its prior, must ask for the same.
     """
 
     certificate: Certificate
@@ -39,6 +43,12 @@ class FittedModel:
     C: float
     laplace: Laplace | None
     kernels: Mapping[str, InputKernel]
+    specification: Config
+
+    @property
+    def feature_maps(self) -> Mapping[str, FeatureMap]:
+        """Return the maps from inputs to features of the terms that have inputs; the keys are names of terms."""
+        raise NotImplementedError
 
     @property
     def evidence(self) -> Laplace:
@@ -57,6 +67,7 @@ class FittedModel:
             "n_iter": self.n_iter,
             "C": float(self.C),
             "laplace": None,
+            "specification": self.specification,
         }
         if self.laplace is not None:
             names = "log_evidence", "error", "n_effective"
@@ -85,8 +96,13 @@ class FittedModel:
         C = read_number(config if "C" in config else config["parameters"], "C", finite=not imported)
         if C <= 0:
             raise ModelFileError(f"the model file has C={C:g}: expected a number above 0. Save the model again")
+        # Files of version 0.1 have no specification: the estimator derives it from the parameters in the file.
+        specification = config.get("specification", {})
+        if not isinstance(specification, dict):
+            raise ModelFileError(f"the model file has specification={shown(specification)}: expected a JSON object")
         return {
             "certificate": certificate,
+            "specification": specification,
             "n_iter": read_count(config, "n_iter"),
             "C": C,
             "laplace": parts.read_laplace(config["laplace"], posterior, theta),

@@ -84,6 +84,7 @@ class ChainModel(KernelModel):
         cls,
         found: Trained,
         readers: tuple[SequenceReader | InputsReader, LabelReader, Legal | None],
+        specification: Config,
         engine: LocalEngine,
         metadata: Config,
         **own: Any,
@@ -91,12 +92,13 @@ class ChainModel(KernelModel):
         """Return the model, given the result of training.
 
         readers : the readers that convert inputs and labels to arrays, and the constraints on labels.
+        specification : what the fit asked for.
         own : the fields that only a subclass has.
         """
         fitted, (reader, labels, legal) = found.fit, readers
         history = fitted.solution.history
         return cls(
-            **cls._fields_of(found),
+            **cls._fields_of(found, specification),
             reader=reader,
             labels=labels,
             legal=legal,
@@ -206,6 +208,10 @@ class ChainModel(KernelModel):
         if self.legal is not None:
             s, w = self.legal.impose(chains, s, w)
         return ChainDistribution(s, w, chains, engine.n_threads)
+
+    def read_tokens(self, y: UserData, chains: Chains, *, flat: bool = False) -> list[UserData]:
+        """Return the labels of all tokens in one list; if `flat` is True, y is such a list already."""
+        return flat_labels(y, chains, flat=flat)
 
     def log_likelihood(self, X: UserData, y: UserData, engine: LocalEngine) -> float:
         """Return the log-probability of the labels y of a sequence, averaged over sequences."""

@@ -58,6 +58,7 @@ def from_crfsuite(found: CRFsuiteModel) -> ChainModel:
         n_iter=0,
         C=np.nan,
         laplace=None,
+        specification={},
         kernels={KERNELS[TOKEN_TERM]: kernel},
         layout=layout,
         theta=layout.join({TOKEN_TERM: found.state.weights, TRANSITION_TERM: found.transitions.weights}),

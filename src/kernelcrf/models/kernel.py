@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self, TypeAlias, TypeVar
@@ -134,6 +134,10 @@ class KernelModel(FittedModel):
     has_prior: bool = False
 
     @property
+    def feature_maps(self) -> Mapping[str, FeatureMap]:
+        return self.maps
+
+    @property
     def column_labels(self) -> list[UserData]:
         """Return the label of each column of the scores."""
         raise NotImplementedError
@@ -240,11 +244,26 @@ class KernelModel(FittedModel):
             raise AttributeError("the posterior of the weights was not kept: fit with laplace=True")
         return ScorePosterior(self.layout, self.laplace.posterior, self.maps)
 
-    def start_for(self, terms: Iterable[Term]) -> Start:
-        """Return a starting point for a fit of these terms; pairs of a feature and a label that are new start at 0."""
-        new, weights = {term.name: term for term in terms}, self.layout.split(self.theta)
-        own = [term for term in self.layout.terms if term.name in new]
-        return Start(self.maps, {term.name: new[term.name].pack(term.unpack(weights[term.name])) for term in own})
+    def start_for(self, terms: Iterable[Term], n_columns: Callable[[str], int]) -> Start:
+        """Return a starting point for a fit of these terms, with the landmarks of this model.
+
+        The weights of new columns, and of new pairs of a feature and a label, start at 0.
+
+        n_columns : a function that returns the number of columns of an input, which may have new columns at the end.
+        """
+        new, old = {term.name: term for term in terms}, self.layout.split(self.theta)
+        maps: dict[str, FeatureMap] = {}
+        weights, shared = {}, dict[int, FeatureMap]()
+        for term in self.layout.terms:
+            if term.name not in new:
+                continue
+            W = term.unpack(old[term.name])
+            if (own := self.maps.get(term.name)) is not None:
+                # Terms that share landmarks share one map.
+                maps[term.name] = shared.setdefault(id(own), own.with_columns(n_columns(str(term.input))))
+                W = np.pad(W, ((0, maps[term.name].n - len(W)), (0, 0)))
+            weights[term.name] = new[term.name].pack(W)
+        return Start(maps, weights)
 
     def divide_weights(self, temperature: float) -> Self:
         """Return a copy of the model whose weights are divided by `temperature`.
@@ -290,14 +309,15 @@ class KernelModel(FittedModel):
         return Layout(tuple(kept)), np.concatenate(weights)
 
     @staticmethod
-    def _fields_of(found: Trained) -> Config:
-        """Return the fields of `KernelModel` as a dict, given the result of training."""
+    def _fields_of(found: Trained, specification: Config) -> Config:
+        """Return the fields of `KernelModel` as a dict, given the result of training and what the fit asked for."""
         fitted, terms = found.fit, found.fit.layout.terms
         return {
             "certificate": fitted.certificate,
             "n_iter": fitted.solution.n_iter,
             "C": next((term.C for term in terms if not term.name.startswith(OF_INPUT)), terms[0].C),
             "laplace": found.laplace,
+            "specification": specification,
             "kernels": {kernel_parameter(term.name): term.kernel for term in terms if term.kernel is not None},
             "layout": fitted.layout,
             "theta": fitted.theta,

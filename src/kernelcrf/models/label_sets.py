@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 
 from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, Labels, Places
+from kernelcrf.basis.features import FeatureMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
@@ -51,6 +52,10 @@ class LabelSetModel(NetworkModel):
     sets: LabelSetReader
     edges: Places
     potentials: Potentials
+
+    @property
+    def feature_maps(self) -> Mapping[str, FeatureMap]:
+        return self.potentials.maps
 
     @cached_property
     def exact(self) -> Exact:
@@ -126,6 +131,10 @@ class TableModel(NetworkModel):
     reader: TableReader
     edges: Places
     tables: Floats
+
+    @property
+    def feature_maps(self) -> Mapping[str, FeatureMap]:
+        return {}
 
     @cached_property
     def exact(self) -> Exact:

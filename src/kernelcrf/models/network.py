@@ -9,7 +9,7 @@ where the table t_c has one score for each way to label the nodes of the clique 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from typing import Self
@@ -17,6 +17,7 @@ from typing import Self
 import numpy as np
 
 from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, Labels
+from kernelcrf.basis.features import FeatureMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.structure_search import Search
 from kernelcrf.graphs.structure import Graph
@@ -187,6 +188,10 @@ class GraphModel(NetworkModel):
     covers: str
     column_names: Array | None = None
     kinds: GraphKinds = field(default_factory=GraphKinds)
+
+    @property
+    def feature_maps(self) -> Mapping[str, FeatureMap]:
+        return self.potentials.maps
 
     @property
     def landmarks(self) -> Inputs | dict[Type, Inputs] | None:

@@ -29,9 +29,12 @@ class RowModel(KernelModel):
     classes: Array
 
     @classmethod
-    def of(cls, found: Trained, reader: RowReader, classes: Array) -> Self:
-        """Return the model, given the result of training, the reader that converts rows to arrays, and the classes."""
-        return cls(**cls._fields_of(found), reader=reader, classes=classes)
+    def of(cls, found: Trained, reader: RowReader, classes: Array, specification: Config) -> Self:
+        """Return the model, given the result of training, the reader that converts rows to arrays, and the classes.
+
+        specification : what the fit asked for.
+        """
+        return cls(**cls._fields_of(found, specification), reader=reader, classes=classes)
 
     @property
     def column_labels(self) -> list[UserData]:

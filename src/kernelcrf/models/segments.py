@@ -26,7 +26,7 @@ from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag, read_text
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.pooling import ENDS, described, pool
-from kernelcrf.readers.segments import SegmentLabels
+from kernelcrf.readers.segments import SegmentLabels, read_tokens
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.terms import (
     CHAIN_CLIQUES,
@@ -156,6 +156,9 @@ class SegmentModel(ChainModel):
     def rules(self) -> SegmentRules:
         """Return which segmentations are possible."""
         return SegmentRules(self.longest, self.tail, self.spec.repeats, self.legal)
+
+    def read_tokens(self, y: UserData, chains: Chains, *, flat: bool = False) -> list[UserData]:
+        return read_tokens(y, chains, flat=flat, is_tags=self.spec.is_tags)
 
     @property
     def column_labels(self) -> list[UserData]:

@@ -10,7 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# A scikit-learn estimator; its fitted attributes have no static type.
+# A scikit-learn estimator; its fitted attributes have no static type. A display that reads several of them copies the
+# estimator first: if another thread fits the original again, the copy keeps its model.
 Estimator: TypeAlias = Any
 MaybeAxes: TypeAlias = "Axes | None"
 

@@ -9,6 +9,7 @@ of the first k landmarks is the fraction of the trace of K that these landmarks 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,6 +98,7 @@ class GapDisplay(CurveDisplay):
         name : the name of the curve in the legend; None draws no legend.
         """
         check_is_fitted(estimator)
+        estimator = copy(estimator)
         gap, passes, seconds = estimator.gap_curve_.T
         if not len(gap):
             raise ValueError(
@@ -162,14 +164,15 @@ class ResidualDisplay(CurveDisplay):
         matrix has one row per distinct token of X.
         """
         check_is_fitted(estimator)
-        own, *others = estimator.model_.token_inputs
+        model = estimator.model_
+        own, *others = model.token_inputs
         if others or own.prefix:
             raise ValueError("the model has several inputs: expected a model with one input, fitted without `inputs`")
         if not isinstance(own.map, WhitenedMap):
             raise ValueError(
                 "the model has no landmarks: pass a model with landmarks, fitted with a kernel such as 'rbf'"
             )
-        inputs = distinct(estimator.model_.reader.read(X)[0]).inputs
+        inputs = distinct(model.reader.read(X)[0]).inputs
         F = own.map.transform(inputs, LocalEngine(estimator.n_jobs))
         trace = float(np.asarray(own.kernel.diagonal(inputs), np.float64).sum())
         kept = np.cumsum(np.einsum("un,un->n", F, F, dtype=np.float64))
@@ -217,6 +220,7 @@ class ReliabilityDisplay(CurveDisplay):
         ax: MaybeAxes = None,
     ) -> ReliabilityDisplay:
         """Plot the reliability diagram of a fitted ChainCRF; ignore tokens with labels not in `estimator.classes_`."""
+        estimator = copy(estimator)
         known = set(estimator.classes_.tolist())
         rows = enumerate(read_list(y, "y", "a list of label sequences, one for each of X"))
         seen = [[label if label in known else None for label in read_labels(own, f"y[{i}]")] for i, own in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,7 @@ class MarginalsDisplay(Display):
         ax: MaybeAxes = None,
     ) -> MarginalsDisplay:
         """Plot the label probabilities of a fitted ChainCRF for one sequence x."""
+        estimator = copy(estimator)
         proba = estimator.predict_proba([x])[0]
         return cls(proba, estimator.classes_.tolist(), y_true, tokens).plot(ax)
 

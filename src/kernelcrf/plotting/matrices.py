@@ -6,6 +6,7 @@ Matrices are drawn as heatmaps. Weights can also be drawn as a graph with one ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -143,8 +144,9 @@ class TransitionsDisplay(MatrixDisplay):
     def from_estimator(cls, estimator: Estimator, *, ax: MaybeAxes = None) -> TransitionsDisplay:
         """Plot the transition scores of a fitted ChainCRF."""
         check_is_fitted(estimator)
-        forbidden = None if estimator.model_.legal is None else ~estimator.model_.legal.steps
-        return cls(estimator.transitions_, estimator.classes_, forbidden).plot(ax)
+        model = estimator.model_
+        forbidden = None if model.legal is None else ~model.legal.steps
+        return cls(model.transitions, model.column_labels, forbidden).plot(ax)
 
     def plot(self, ax: MaybeAxes = None) -> TransitionsDisplay:
         """Plot the heatmap on `ax`; a score of 0 is white, and forbidden transitions are grey with a cross."""
@@ -191,6 +193,7 @@ class LabelGraphDisplay(Display):
         n_edges : the number of edges to draw, those with the largest absolute weights.
         """
         check_is_fitted(estimator)
+        estimator = copy(estimator)
         names = estimator.classes_ if labels is None else labels
         return cls(_weights_of(estimator), names).plot(ax, n_edges=n_edges)
 

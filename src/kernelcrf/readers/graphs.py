@@ -200,14 +200,22 @@ class GraphSamples:
 
 
 def read_labelled_graphs(
-    X: UserData, y: UserData, sample_weight: UserData, *, directed: bool, classes: UserData
+    X: UserData,
+    y: UserData,
+    sample_weight: UserData,
+    *,
+    directed: bool,
+    classes: UserData,
+    like: GraphSamples | None = None,
 ) -> tuple[LabelReader, GraphSamples, Labels, Floats | None]:
     """Read graphs with their labels and weights, and drop the graphs whose weight is 0.
 
     Return four values: the `LabelReader`, the graphs, the labels and the weights. The labels are indices into the
     classes, one per node; -1 is a missing label. The weights are None if `sample_weight` is None.
+
+    like : a `GraphSamples` without graphs, whose column names these graphs must have; None takes the first graph's.
     """
-    graphs = GraphSamples.read(X, directed=directed)
+    graphs = GraphSamples.read(X, directed=directed, like=like)
     order = Chains(graphs.offsets)
     tokens = flat_labels(y, order)
     reader = LabelReader.fit(tokens, classes)

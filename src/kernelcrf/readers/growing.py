@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -34,9 +35,20 @@ def extend_reader(
     own = tokens if kept.all() else feature_dicts.keep_tokens(tokens, kept)
     found = DictVectorizer(separator=separator, sparse=True)
     feature_dicts.vectorize(own, found, fit=True, place=lambda t: chains.place(at[t]))
-    names = list(reader.vectorizer.feature_names_)
-    if added := [name for name in found.feature_names_ if name not in reader.vectorizer.vocabulary_]:
-        names += added
-        reader = replace(reader, n_features=len(names), vectorizer=feature_dicts.restore_vectorizer(names, separator))
+    reader = add_names(reader, found.feature_names_)
     flat = feature_dicts.vectorize(tokens, reader.vectorizer, fit=False, place=chains.place).to_csr()
     return reader, flat, chains
+
+
+def add_names(reader: SequenceReader, names: Iterable[str]) -> SequenceReader:
+    """Return a reader whose vocabulary also has the given names, in columns after those of the old names.
+
+    If the reader has no vocabulary, it is returned unchanged.
+    """
+    if not isinstance(reader.vectorizer, DictVectorizer):
+        return reader
+    known, old = reader.vectorizer.vocabulary_, reader.vectorizer.feature_names_
+    if not (added := [name for name in names if name not in known]):
+        return reader
+    vectorizer = feature_dicts.restore_vectorizer([*old, *added], reader.vectorizer.separator)
+    return replace(reader, n_features=len(old) + len(added), vectorizer=vectorizer)

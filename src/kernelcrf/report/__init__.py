@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from itertools import chain
 from typing import Any
 
@@ -60,6 +61,8 @@ def make_report(
     crf, X = transform_inputs(model, read_list(X, "X"))
     if not isinstance(crf, SequenceEstimator):
         raise TypeError(f"model={shown(model)}: expected a ChainCRF or SegmentCRF, or a Pipeline that ends with one")
+    # If the original is fitted again, the copy keeps its model.
+    crf = copy(crf)
     y = read_list(y, "y", "a list of label sequences, one for each of X")
     tokens = None if tokens is None else read_list(tokens, "tokens")
     train_tokens = None if train_tokens is None else read_list(train_tokens, "train_tokens")

@@ -1,0 +1,132 @@
+"""Say what a fit may take over from an earlier model, by a warm start or as the prior of its weights.
+
+A fitted model keeps the specification of its fit: the values of all parameters that determine its kernels, landmarks,
+labels and readers. A later fit takes them over only if it asks for the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kernelcrf.arrays import Config
+from kernelcrf.basis.features import PrimalMap
+from kernelcrf.estimators.input import Input
+from kernelcrf.fitting.specification import differences, plain_values, told
+from kernelcrf.models.base import FittedModel
+from kernelcrf.models.kernel import kernel_parameter
+from kernelcrf.readers.inputs import BETWEEN
+from kernelcrf.readers.labels import plain
+from kernelcrf.terms import OF_INPUT
+from kernelcrf.validation import ParameterError
+
+# Parameters that may have other values in a later fit. They change the objective, the solver or the answers, but
+# nothing that is taken over.
+FREE = frozenset(
+    (
+        "C",
+        "C_label",
+        "l1",
+        "class_weight",
+        "constraints",
+        "fit_intercept",
+        "boundaries",
+        "min_freq",
+        "all_possible_states",
+        "all_possible_transitions",
+        "cliques",
+        "structure",
+        "structure_tol",
+        "min_gain",
+        "inference",
+        "laplace",
+        "solver",
+        "tol",
+        "max_iter",
+        "n_restarts",
+        "certify_full",
+        "decoding",
+        "warm_start",
+        "checkpoint",
+        "engine",
+        "n_jobs",
+        "verbose",
+    )
+)
+# With a prior, the landmarks and the labels of the earlier model are kept and others may be added.
+FREE_WITH_PRIOR = FREE | {
+    "n_components",
+    "pivots",
+    "random_state",
+    "optimize_kernel",
+    "n_restarts_optimizer",
+    "classes",
+    "label_kernel",
+    "prior",
+}
+# With a prior, these values mean what the prior has.
+AS_IN_PRIOR = {"kernel": ("auto",), "gamma": ("scale", "auto"), "hash_features": (None,)}
+# Parameters without effect on linear kernels, which have no landmarks.
+OF_LANDMARKS = (
+    "gamma",
+    "degree",
+    "coef0",
+    "n_components",
+    "pivots",
+    "random_state",
+    "optimize_kernel",
+    "n_restarts_optimizer",
+)
+
+
+def specify(parameters: Mapping[str, Any]) -> Config:
+    """Return the values of all parameters that are not free, as plain values.
+
+    parameters : the parameters of an estimator, by their names. Those of several inputs get names such as
+        `inputs__words__kernel`.
+    """
+    found = {name: value for name, value in parameters.items() if name not in FREE}
+    if isinstance(found.get("inputs"), Mapping):
+        inputs: Mapping[str, Input] = found["inputs"]
+        found["inputs"] = sorted(inputs)
+        for name, one in inputs.items():
+            own = {key: value for key, value in one.get_params(deep=False).items() if key not in FREE}
+            own["of"] = name if own["of"] is None else own["of"]
+            found |= {f"{OF_INPUT}{name}{BETWEEN}{key}": value for key, value in own.items()}
+    if found.get("classes") is not None:
+        labels = map(plain, found["classes"])
+        found["classes"] = [label if isinstance(label, str | int | float) else repr(label) for label in labels]
+    return plain_values(found)
+
+
+def check_warm_start(asked: Config, model: FittedModel) -> None:
+    """Raise if a fit asks for other values than those of the model that it would start from."""
+    remedy = "warm_start=True keeps kernels, landmarks and labels. Pass the earlier value, or warm_start=False"
+    _check(asked, model, lambda name, value: name in FREE, "the previous fit had", remedy)
+
+
+def check_prior(asked: Config, model: FittedModel) -> None:
+    """Raise if a fit asks for other values than those of the model that is its prior."""
+
+    def is_free(name: str, value: Any) -> bool:
+        return name in FREE_WITH_PRIOR or (name in AS_IN_PRIOR and value in AS_IN_PRIOR[name])
+
+    remedy = "the weights of the prior belong to its kernels and inputs. Pass the value of the prior, or prior=None"
+    _check(asked, model, is_free, "the prior was fitted with", remedy)
+
+
+def _check(asked: Config, model: FittedModel, is_free: Callable[[str, Any], bool], had: str, remedy: str) -> None:
+    earlier, idle = model.specification, _without_effect(model)
+    free = {name for name, value in asked.items() if is_free(name.rpartition(BETWEEN)[2], value) or name in idle}
+    for name in differences(asked, earlier, free | (asked.keys() - earlier.keys())):
+        raise ParameterError(
+            f"{name}={told(asked[name])}, but {had} {name}={told(earlier[name])}: expected the same, because {remedy}"
+        )
+
+
+def _without_effect(model: FittedModel) -> set[str]:
+    """Return the names of parameters that have no effect on a model, because a kernel is linear."""
+    prefixes = {kernel_parameter(name).removesuffix("kernel"): own for name, own in model.feature_maps.items()}
+    linear = {prefix for prefix, own in prefixes.items() if isinstance(own, PrimalMap)}
+    found = {prefix + name for prefix in linear if prefix.startswith(OF_INPUT) for name in OF_LANDMARKS}
+    return found | set(OF_LANDMARKS) if len(linear) == len(prefixes) else found

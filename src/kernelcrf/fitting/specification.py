@@ -1,0 +1,59 @@
+"""Compare what a fit asks for with what it would take over from an earlier fit.
+
+A fit can start from an earlier model, have its posterior as the prior, or continue from a checkpoint. What it takes
+over must be what it would have found itself. A specification therefore describes a fit by plain values that have names,
+and all values must be equal, except for those that are known to be free. A parameter that is new, or that nobody
+thought of, is refused if it changes, and not ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.gaussian_process.kernels import Kernel
+
+from kernelcrf.arrays import Config
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.validation import shown
+
+ANOTHER = "object "
+
+
+def differences(asked: Mapping[str, Any], earlier: Mapping[str, Any], free: Collection[str] = ()) -> list[str]:
+    """Return the names of the values that differ between two specifications, except for those in `free`.
+
+    A value that only one of the specifications has counts as different if it is in `asked`.
+    """
+    return [name for name, value in asked.items() if name not in free and earlier.get(name, ANOTHER) != value]
+
+
+def plain_values(values: Mapping[str, Any]) -> Config:
+    """Return values in the form in which a file stores them, so that they can be compared with those of a file."""
+    return dict(json.loads(json.dumps(dict(values), default=_plain_value)))
+
+
+def told(value: Any) -> str:
+    """Return a value of a specification as an error message shows it."""
+    return "another object" if isinstance(value, str) and value.startswith(ANOTHER) else shown(value)
+
+
+def _plain_value(value: Any) -> Any:
+    """Return values that JSON can store in the place of an object. Other objects are only equal to themselves."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, slice):
+        return {"slice": [value.start, value.stop, value.step]}
+    if isinstance(value, Kernel):
+        try:
+            return InputKernel(value).to_config()["kernel"]
+        except TypeError:
+            return f"{ANOTHER}{id(value)}"
+    if isinstance(value, set | frozenset | range):
+        return list(value)
+    parameters = getattr(value, "__dataclass_params__", None)
+    if parameters is not None and parameters.frozen:
+        return repr(value)
+    return f"{ANOTHER}{id(value)}"
