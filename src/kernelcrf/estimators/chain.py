@@ -142,8 +142,9 @@ class ChainCRF(SpanAnswers):
         Whether to compute `certificate_.gap_full`: how much lower the objective could at most be if every training
         token were a landmark. With n_components="auto" it is always computed.
     warm_start : bool, default=False
-        Start from the kernels, landmarks, labels and weights of the previous fit. C, class weights, constraints and the
-        solver may change between fits.
+        Start from the kernels, landmarks, labels and weights of the previous fit. C, class weights, constraints, the
+        intercept, the solver and the data may change between fits. A kernel, gamma, `inputs` or number of landmarks
+        that has changed is refused with an error. If gamma is "scale", the value of the first fit is kept.
     prior : None, a fitted ChainCRF, or the path of its file, default=None
         An earlier model that this fit updates with new data, without the earlier training data. The prior means are the
         weights of that model. If that model was fitted with `laplace`, the prior precision of a weight is 1 / C plus
@@ -151,7 +152,8 @@ class ChainCRF(SpanAnswers):
         the posterior of the earlier model. Otherwise the prior variance is C, and C="auto" chooses it on held-out data
         as usual. If the earlier model has landmarks, it should have been fitted with laplace=True, not "diagonal". New
         features and labels have the mean 0 and the variance C. The kernels, landmarks and labels of the earlier model
-        are kept, and up to `n_components` new landmarks are added.
+        are kept, and up to `n_components` new landmarks are added. kernel="auto" and gamma="scale" stand for the values
+        of the earlier model; other values, and `inputs`, must be those of its fit.
     n_restarts : int, default=0
         Number of further fits from other random starting points, if labels are missing. The objective is then not
         convex, and the fit with the smallest objective is kept.

@@ -69,8 +69,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         `uncertainty`, `latent_mean_and_variance` and `predict_proba(posterior="laplace")` need them. "diagonal" has the
         same meaning as in ChainCRF.
     warm_start : bool, default=False
-        Start from the kernel, landmarks and weights of the previous fit, which must have had the same classes. C, class
-        weights and the solver may change between fits.
+        Start from the kernel, landmarks and weights of the previous fit, as in ChainCRF. The classes must be the same.
     random_state : int, RandomState or None, default=None
         Seed for the choice of landmarks, and for the random values of `n_restarts_optimizer`.
     optimize_kernel, n_restarts_optimizer, n_components, pivots, certify_full : as in ChainCRF

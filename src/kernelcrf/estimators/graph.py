@@ -106,7 +106,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     solver : str or a solver such as NewtonCG(), default="auto"
         One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
     warm_start : bool, default=False
-        Start from the kernels, landmarks and weights of the previous fit.
+        Start from the kernels, landmarks and weights of the previous fit, as in ChainCRF.
     random_state : int, RandomState or None, default=None
         Seed for the landmarks, for Gibbs sampling and, if labels are missing, for the starting point of the fit.
     optimize_kernel, n_restarts_optimizer, n_components, pivots, certify_full : as in ChainCRF

@@ -84,7 +84,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     certify_full : bool, default=False
         Whether to compute `certificate_.gap_full`. Without landmarks, it is the same as `certificate_.gap_in_span`.
     warm_start : bool, default=False
-        Start from the weights of the previous fit.
+        Start from the weights of the previous fit, which must have had the same kernel.
     n_restarts : int, default=0
         Number of further fits from other random starting points, if values are missing. The objective is then not
         convex, and the fit with the smallest objective is kept.

@@ -74,7 +74,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     solver : str or a solver such as NewtonCG(), default="auto"
         One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
     warm_start : bool, default=False
-        Start from the kernels, landmarks and weights of the previous fit.
+        Start from the kernels, landmarks and weights of the previous fit, as in ChainCRF.
     optimize_kernel, n_restarts_optimizer, n_components, pivots, certify_full : as in ChainCRF
         With rows in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
     n_restarts, tol, max_iter, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
