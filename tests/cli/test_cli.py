@@ -763,11 +763,27 @@ def test_text_for_a_model_of_features_is_refused(folder, tmp_path):
     assert "expected the true labels" in fails(run("evaluate", folder / "chunks.kcrf", tmp_path / "bare.jsonl"))
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_the_fit(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda place, mode: False)
+@pytest.mark.skipif(sys.platform != "linux", reason="/sys is that of Linux")
+def test_a_folder_that_cannot_be_written_is_told_before_the_fit(folder, monkeypatch):
     monkeypatch.setattr(training, "read", None)
-    message = fails(run("fit", folder / "train.txt", tmp_path / "m.kcrf"), 1)
-    assert message == f"error: {tmp_path / 'm.kcrf'}: the folder of this file is read-only; choose another folder"
+    message = fails(run("fit", folder / "train.txt", "/sys/m.kcrf"), 1)
+    assert message == "error: /sys/m.kcrf: the folder of this file is read-only; choose another folder"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/fd and /proc are those of Linux")
+def test_what_is_no_file_is_told_by_its_own_name(folder, tmp_path, monkeypatch):
+    words, model, strange = folder / "train.txt", folder / "chunks.kcrf", "/proc/self/mem"
+    unreadable = f"error: {strange}: Input/output error"
+    assert fails(run("fit", strange, tmp_path / "m.kcrf", "--format", "columns")) == unreadable
+    assert fails(run("convert", strange, tmp_path / "m.jsonl", "--from", "columns")) == unreadable
+    assert fails(run("tag", model, strange, "--format", "columns")) == unreadable
+    assert fails(run("inspect", strange)) == unreadable
+    assert fails(run("fit", words, tmp_path / "m.kcrf", "--templates", strange)) == unreadable
+    heard, told = os.pipe()
+    monkeypatch.setattr(training, "read", None)
+    with open(heard, "rb"), open(told, "wb"):
+        message = fails(run("fit", words, f"/dev/fd/{told}"))
+    assert message == f"error: /dev/fd/{told}: this is a folder, a device or a pipe; pass the path of a file"
 
 
 @pytest.mark.parametrize("becomes", ["itself", "an ImportError"])

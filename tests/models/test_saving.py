@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import tracemalloc
@@ -180,6 +181,7 @@ def test_a_writer_that_is_killed_leaves_the_old_model(data, tmp_path):
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path / "model")], check=False).returncode == 9
     assert (tmp_path / "model").read_bytes() == before
     kernelcrf.load(tmp_path / "model").save(tmp_path / "model")
+    assert os.listdir(tmp_path) == ["model"]
     with pytest.raises(FileNotFoundError, match="the folder of this file does not exist"):
         fitted(data).save(tmp_path / "nowhere" / "model")
 

@@ -366,7 +366,8 @@ def killed(folder: Path, n: int, loads: int, seed: int = 0) -> Iterator[Trial]:
     path, rng = target / "model", random.Random(seed)
     states = [one.read_bytes() for one in paths]
     kill = Trial(
-        "kill -9 to a process that saves without pause, at random times", "the old model or the new one, whole"
+        "kill -9 to a process that saves without pause, at random times",
+        "the old model or the new one, whole; the next save removes what the killed ones left",
     )
     command = [sys.executable, "-c", WRITER, *map(str, paths), str(path)]
     for _ in range(n):
@@ -377,6 +378,8 @@ def killed(folder: Path, n: int, loads: int, seed: int = 0) -> Iterator[Trial]:
             time.sleep(rng.uniform(0, 0.3))
             process.kill()
         kill.check(path.read_bytes() in states, f"{path.stat().st_size} bytes of {list(map(len, states))}")
+    kernelcrf.load(path).save(path)
+    kill.check(os.listdir(target) == ["model"], f"after another save: {os.listdir(target)}")
     yield kill
     beside = Trial("loads beside two processes that save to one name without pause", "each is one of the two models")
     with subprocess.Popen(command, stdout=subprocess.PIPE) as a, subprocess.Popen(command, stdout=subprocess.PIPE) as b:

@@ -16,6 +16,7 @@ from kernelcrf.cli.outcome import echo
 from kernelcrf.formats import Record, format_of, read
 from kernelcrf.formats.streams import display_name
 from kernelcrf.metrics import are_spans, bootstrap, flat_classification_report, span_classification_report
+from kernelcrf.persistence import named_errors
 from kernelcrf.readers.missing_labels import missing_among
 from kernelcrf.report import make_report, write_report
 from kernelcrf.report.sections import TITLES, has_spans
@@ -99,7 +100,7 @@ def report(
 
 
 def _begins_like_html(path: str) -> bool:
-    with open(path, "rb") as file:
+    with named_errors(path), open(path, "rb") as file:
         return file.read(64).lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 

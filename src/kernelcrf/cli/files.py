@@ -25,7 +25,7 @@ from kernelcrf.basis.entries import Entries
 from kernelcrf.formats import FormatError, Record, Templates, default_templates, format_of, read_batches, write
 from kernelcrf.formats.streams import STDIN, display_name
 from kernelcrf.formats.templates import TemplateColumns
-from kernelcrf.persistence import begins_like_model, check_target
+from kernelcrf.persistence import begins_like_model, check_target, named_errors
 from kernelcrf.persistence.crfsuite.model_file import begins_like_crfsuite
 from kernelcrf.preprocessing.files import split_pipeline, transform_inputs
 
@@ -155,7 +155,8 @@ def read_templates(record: Record, path: str | None) -> Templates | None:
     if path is None:
         return default_templates(record.width)
     try:
-        return Templates(Path(path).read_text(encoding="utf-8"), record.width, path)
+        with named_errors(path):
+            return Templates(Path(path).read_text(encoding="utf-8"), record.width, path)
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: expected templates as UTF-8 text ({error})") from None
 

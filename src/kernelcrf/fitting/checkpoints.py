@@ -32,7 +32,7 @@ from kernelcrf.fitting.fit import Fit, Settings, Start, fit
 from kernelcrf.fitting.specification import differences, plain_values
 from kernelcrf.kernels.labels import LabelMap
 from kernelcrf.layout import Layout
-from kernelcrf.persistence import ModelFileError, PathLike, read, write
+from kernelcrf.persistence import ModelFileError, PathLike, check_target, read, write
 from kernelcrf.persistence.checks import maps_to_arrays, read_array, read_map
 from kernelcrf.solvers import Record
 from kernelcrf.validation import COUNT, PATH, check_parameters, either, instance_of, nothing, one_line, path, shown
@@ -94,6 +94,8 @@ class Checkpoint:
         """Fit the problem, and write the file during the fit and at its end. If the file exists, continue from it."""
         stated = _statement_of(problem, settings, start)
         found, steps = self._start(stated, problem), 0
+        if self._remote() is None:
+            check_target(self.path)
 
         def keep(at: Start) -> None:
             nonlocal steps

@@ -20,7 +20,7 @@ from functools import partial
 from typing import BinaryIO
 
 from kernelcrf.formats.records import FormatError
-from kernelcrf.persistence import PathLike
+from kernelcrf.persistence import PathLike, named_errors
 from kernelcrf.terminal import printable
 
 STDIN = "-"
@@ -90,7 +90,7 @@ def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
 def _chunks(path: PathLike) -> Iterator[bytes]:
     """Yield bytes as they arrive; unpack them if the file name ends in .gz or if standard input is gzipped."""
     from_stdin = os.fspath(path) == STDIN
-    with nullcontext(_buffered_stdin()) if from_stdin else open(path, "rb") as file:
+    with named_errors(display_name(path)), nullcontext(_buffered_stdin()) if from_stdin else open(path, "rb") as file:
         is_packed = file.peek(2)[:2] == GZIP_MAGIC if from_stdin else os.fspath(path).endswith(".gz")
         yield from _unpack(file, display_name(path)) if is_packed else iter(partial(file.read1, CHUNK), b"")
 

@@ -10,15 +10,11 @@ memory.
 
 from __future__ import annotations
 
-import errno
 import json
 import math
-import os
-import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -26,8 +22,8 @@ from safetensors.numpy import save
 
 from kernelcrf.arrays import Array
 from kernelcrf.persistence.long_lists import ARRAYS, pack, unpack
+from kernelcrf.persistence.output_file import PathLike, named_errors, whole_file
 
-PathLike: TypeAlias = str | os.PathLike[str]
 FORMAT, VERSION = "kernelcrf", 2
 READ_VERSIONS = (1, 2)
 HEADER = 1 << 24
@@ -76,7 +72,7 @@ def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
     if not Path(path).is_file():
         raise ModelFileError(f"{path}: this is a folder or a device: expected a model file")
     try:
-        with open(path, "rb") as head:
+        with named_errors(path), open(path, "rb") as head:
             n_header = int.from_bytes(head.read(8), "little")
         if n_header > HEADER:
             raise ModelFileError(f"the header has {n_header:,} bytes: expected at most {HEADER:,}")
@@ -101,7 +97,7 @@ def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
 
 def begins_like_model(path: PathLike) -> bool:
     """Return whether the first bytes of a file are those of a model file of this library."""
-    with open(path, "rb") as file:
+    with named_errors(path), open(path, "rb") as file:
         head = file.read(64)
     return head[8:9] == b"{" and FORMAT.encode() in head
 
@@ -114,42 +110,3 @@ def _read_config(metadata: Mapping[str, str] | None) -> dict[str, Any]:
         known = " or ".join(map(str, READ_VERSIONS))
         raise ModelFileError(f"the format version is {config.get('version')!r}, expected {known}: upgrade kernelcrf")
     return config
-
-
-@contextmanager
-def whole_file(path: PathLike) -> Iterator[BinaryIO]:
-    """Open a temporary file for writing, which replaces the file `path` when the `with` block ends.
-
-    After an error, `path` is unchanged. Other processes always see a complete file, either the old or the new one, even
-    if two processes write to `path` at once. Errors of the operating system name `path`, not the temporary file.
-    """
-    target = Path(os.path.realpath(path))
-    check_target(path)
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
-    try:
-        with open(partial, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            os.chmod(partial, target.stat().st_mode & 0o777)
-        os.replace(partial, target)
-    except OSError as error:
-        if error.errno is None or error.filename not in (None, str(partial)):
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-
-
-def check_target(path: PathLike) -> None:
-    """Raise OSError if no file can be written to `path`; call this before a long fit, so that it can be saved."""
-    target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "the folder of this file does not exist; create it first", str(path))
-    if target.exists() and not target.is_file():
-        # A device must not be replaced by a file: writes to /dev/null would then fill the disk.
-        raise OSError(errno.EINVAL, "this is a folder or a device; pass the path of a file", str(path))
-    if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, "the folder of this file is read-only; choose another folder", str(path))

@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Ints
-from kernelcrf.persistence import ModelFileError, PathLike, whole_file
+from kernelcrf.persistence import ModelFileError, PathLike, named_errors, whole_file
 from kernelcrf.persistence.crfsuite.checked_bytes import NUMBER, CheckedBytes
 from kernelcrf.persistence.crfsuite.names import names_chunk, read_names
 from kernelcrf.validation import shown
@@ -114,7 +114,7 @@ class CRFsuiteModel:
 
 def begins_like_crfsuite(path: PathLike) -> bool:
     """Return whether the first bytes of a file are those of a model file of CRFsuite."""
-    with open(path, "rb") as file:
+    with named_errors(path), open(path, "rb") as file:
         return file.read(len(MARK)) == MARK
 
 
@@ -205,7 +205,7 @@ def _content(path: PathLike) -> bytes:
     size = Path(path).stat().st_size
     if not Path(path).is_file():
         raise ModelFileError("this is a folder or a device: expected a file")
-    with open(path, "rb") as file:
+    with named_errors(path), open(path, "rb") as file:
         head = file.read(HEADER.size)
         # A large file of another kind is not read to its end.
         if not head.startswith(MARK) or size > LARGEST:
