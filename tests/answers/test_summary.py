@@ -33,6 +33,7 @@ def test_facts_are_those_of_the_model():
     assert facts["certified gap"] == crf.certificate_.relative_gap
     assert facts["settings"] == {"C": 2.0, "kernel": "linear", "solver": "lbfgs"}
     assert "landmarks" not in facts
+    assert (facts["passes"], facts["solver seconds"]) == tuple(crf.gap_curve_[-1, 1:])
     missing = ChainCRF("linear", C=1.0).fit([[["a"], ["b"]]] * 3, [["X", None], ["Y", None], ["X", "Y"]])
     assert "certified gap" not in summarise(missing)
     assert text_of(list(range(40))).endswith("29 and 10 more")

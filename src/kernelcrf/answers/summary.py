@@ -31,6 +31,7 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
     # If the original is fitted again, the copy keeps its model.
     crf = copy(crf)
     certificate = crf.certificate_
+    _, passes, seconds = crf.gap_curve_[-1].tolist() if len(crf.gap_curve_) else (None, None, None)
     parameters, defaults = crf.get_params(deep=False), type(crf)().get_params(deep=False)
     changed = {name: value for name, value in parameters.items() if not _is_same(value, defaults[name])}
     found: dict[str, Any] = {
@@ -46,7 +47,9 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
         "certified gap": certificate.relative_gap if certificate.is_certified else None,
         "full gap": None if certificate.gap_full is None else certificate.gap_full / abs(certificate.objective),
         "iterations": crf.n_iter_,
-        "solver seconds": float(crf.gap_curve_[-1, 2]) if len(crf.gap_curve_) else None,
+        # The dual solver counts only the points at which it evaluates the objective as iterations.
+        "passes": passes,
+        "solver seconds": seconds,
         "settings": {name: _plain(value) for name, value in changed.items()},
     }
     return {name: value for name, value in found.items() if value is not None}
