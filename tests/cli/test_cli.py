@@ -379,8 +379,8 @@ def test_wrong_fits_are_one_line_and_write_nothing(folder, tmp_path):
         ("-C", "inf", "inf: expected a number above 0, auto or evidence"),
         ("--gamma", 0, "0: expected a number above 0, scale or auto"),
         ("--gamma", 2, "--gamma 2.0 has no effect, because the kernel is linear: omit --gamma, or choose --kernel"),
-        ("--constraints", "bio", "bio: expected BIO, IOB1, "),
-        ("--format", "xml", "xml: expected columns, jsonl, crfsuite, parquet or npz; omit the option to choose the"),
+        ("--constraints", "bi", "bi: expected BIO, IOB1, "),
+        ("--format", "xml", "xml: expected columns, jsonl, crfsuite, parquet, npz or conllu; omit the option"),
         ("--tol", 1, "1: expected a number above 0 and below 1"),
         ("--tol", "nan", "nan: expected a number above 0 and below 1"),
         ("--n-jobs", 0, "0: expected a number of threads, at least 1, or -1 for all cores"),
@@ -407,12 +407,22 @@ def test_gamma_is_accepted_if_a_kernel_of_steps_uses_it(folder, tmp_path):
     assert kernelcrf.load(tmp_path / "m.kcrf").gamma == 2
 
 
+def test_names_in_options_may_be_in_lower_or_upper_case(tmp_path):
+    (tmp_path / "a.txt").write_text("the B-NP\ndog I-NP\n\n" * 2)
+    options = ("--constraints", "bio", "--kernel", "Linear", "--format", "COLUMNS")
+    assert run("fit", tmp_path / "a.txt", tmp_path / "m.kcrf", "-C", "1", *options).exit_code == 0
+    crf = kernelcrf.load(tmp_path / "m.kcrf")
+    assert (crf.constraints, crf.kernel) == ("BIO", "linear")
+
+
 def test_help_has_defaults_and_formats():
-    formats = "columns, jsonl, crfsuite, parquet, npz. [default: (by extension)]"
+    formats, written = (
+        f"columns, jsonl, crfsuite, parquet, npz{more}. [default: (by extension)]" for more in (", conllu", "")
+    )
     said = {command: " ".join(run(command, "--help").stdout.split()) for command in ("fit", "convert")}
     assert f"--format NAME {formats}" in said["fit"]
     assert "BMES. [default: (none)]" in said["fit"]
-    assert f"--from NAME {formats} --to NAME {formats}" in said["convert"]
+    assert f"--from NAME {formats} --to NAME {written}" in said["convert"]
 
 
 def test_held_out_data_choose_C(folder, tmp_path):
@@ -761,6 +771,32 @@ def test_text_for_a_model_of_features_is_refused(folder, tmp_path):
     assert "tokens have 3 cells: expected 2" in fails(run("tag", folder / "chunks.kcrf", tmp_path / "wide.jsonl"))
     (tmp_path / "bare.jsonl").write_text('{"tokens": [["a", "b"]]}\n')
     assert "expected the true labels" in fails(run("evaluate", folder / "chunks.kcrf", tmp_path / "bare.jsonl"))
+
+
+def test_conllu_is_fitted_tagged_and_scored(tmp_path):
+    rows = [("the", "DET"), ("dog", "NOUN"), ("barks", "VERB")]
+    lines = [f"{t}\t{word}\t_\t{tag}\t_\t_\t0\t_\t_\t_" for t, (word, tag) in enumerate(rows, 1)]
+    sentence = "\n".join(["# sent_id = 1", lines[0], lines[1].replace("2", "2-3", 1), *lines[1:]]) + "\n\n"
+    data, model = tmp_path / "a.conllu", tmp_path / "m.kcrf"
+    data.write_text(sentence * 3)
+    assert run("fit", data, model, "-C", "10").exit_code == 0
+    tagged = run("tag", model, data).stdout.split("\n\n")[0].split("\n")
+    assert tagged[0] == "# sent_id = 1"
+    assert [line.rsplit("\t", 1)[1] for line in tagged[1:]] == ["DET", "_", "NOUN", "VERB"]
+    assert json.loads(run("evaluate", model, data, "--json").stdout)["scores"]["flat_accuracy"]["value"] == 1.0
+    data.write_text((sentence * 2).replace("VERB", "I-X"))
+    line = fails(run("fit", data, model, "--constraints", "bio"))
+    assert "a.conllu, line 2: the label 'DET' does not follow --constraints BIO" in line
+    data.write_text(sentence.replace("DET", "O").replace("NOUN", "O").replace("VERB", "I-X"))
+    assert "a.conllu, line 5: 'O' -> 'I-X' is not allowed" in fails(run("fit", data, model, "--constraints", "bio"))
+
+
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_words_alone_are_tagged_with_the_separator_of_the_training_data(tmp_path, separator):
+    (tmp_path / "a.txt").write_text(f"the{separator}DET\ndog{separator}NOUN\n\n" * 2)
+    assert run("fit", tmp_path / "a.txt", tmp_path / "m.kcrf", "-C", "10").exit_code == 0
+    assert run("tag", tmp_path / "m.kcrf", data="the\ndog\n\n").stdout == f"the{separator}DET\ndog{separator}NOUN\n\n"
+    assert "\npasses          " in run("inspect", tmp_path / "m.kcrf").stdout
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/sys is that of Linux")

@@ -55,6 +55,11 @@ def test_the_number_of_columns_says_whether_there_are_labels(tmp_path):
     ("name", "content", "message"),
     [
         ("a.txt", b"a O\nb\n", r"a.txt, line 2: got the cells \['b'\]: expected 2 cells, .* no empty cell"),
+        (
+            "a.txt",
+            b"a\tO\nliving O\n",
+            "a.txt, line 2: the line 'living O' has no tab: expected 2 cells separated by tabs",
+        ),
         ("a.txt", b"a\tO\n\nb\t\n", r"a.txt, line 3: got the cells \['b', ''\]: expected 2 cells, .* no empty cell"),
         ("a.txt", b"a O\nb\xe9 O\n", "a.txt, line 2: expected UTF-8 text, got 0xe9 at byte 2"),
         ("a.txt", b"", "a.txt: the file has no sequence"),
@@ -333,6 +338,39 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         write(tmp_path / "a.txt", [*RECORDS["text"], *RECORDS["names"]])
     assert (tmp_path / "a.txt").read_bytes() == before
     assert os.listdir(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_comments_before_a_sequence_are_skipped_and_kept_beside_new_cells(tmp_path, separator):
+    """The sign # can be a token, as in CoNLL-2003 with its four columns."""
+    rows = [["#", "#", "B-NP", "O"], ["9", "CD", "I-NP", "O"], ["#", "sent_id", "x", "O"]]
+    comments = ["# sent_id = 1", "# text = # 9 #", "# newdoc id = a b", "# newpar"]
+    tokens = list(map(separator.join, rows))
+    path = tmp_path / "a.conll"
+    path.write_text("\n".join(["# license = none", "", *comments, *tokens, "", *tokens, ""]))
+    one, other = read(path)
+    assert one.x == other.x == [row[:3] for row in rows]
+    assert (one.place, other.place) == (f"{path}, line 7", f"{path}, line 11")
+    assert list(columns.lines_of(one, [["A", "B", "C"]])) == [
+        *comments, *(separator.join([line, label]) for line, label in zip(tokens, "ABC", strict=True))
+    ]  # fmt: skip
+    write(tmp_path / "b.conll", [one])
+    assert plain(next(read(tmp_path / "b.conll"))) == plain(one)
+
+
+def test_a_token_that_looks_like_a_comment_is_written_and_read_as_a_token(tmp_path):
+    write(tmp_path / "a.txt", [record("text", [["# text = x", "N"]], ["O"], ["# text = x"])])
+    assert next(read(tmp_path / "a.txt")).x == [["# text = x", "N"]]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.items", "a.conllu"])
+def test_a_sequence_of_thousands_of_lines_is_told_once(tmp_path, name):
+    line = {"a.txt": "the DT", "a.items": "DT\tw=the", "a.conllu": "\t".join(["1", "the", "_", "DT", *"______"])}[name]
+    (tmp_path / name).write_text(f"{line}\n\n" + f"{line}\n" * 2001 + "\n" + f"{line}\n" * 2001)
+    with pytest.warns(UserWarning, match="put an empty line after each") as warned:
+        assert list(map(len, read(tmp_path / name))) == [1, 2001, 2001]
+    (one,) = warned
+    assert str(one.message).startswith(f"{tmp_path / name}, line 3: the sequence has 2,001 lines: if they are several")
 
 
 @pytest.mark.parametrize("word", ["a\tb", "a\nb", "a\rb", ""])

@@ -24,32 +24,34 @@ app = typer.Typer(
 KERNELS = ("linear", "rbf", "poly", "laplacian", "cosine", "chi2")
 CONSTRAINTS = ("BIO", "IOB1", "IOB2", "IOBES", "BIOES", "BIOUL", "BILOU", "BMES")
 SCHEMES = ("lenient", *CONSTRAINTS)
-FORMATS = ("columns", "jsonl", "crfsuite", "parquet", "npz")
+WRITTEN_FORMATS = ("columns", "jsonl", "crfsuite", "parquet", "npz")
+FORMATS = (*WRITTEN_FORMATS, "conllu")
 
 
 def _one_of(*words: str, remedy: str = "") -> Callable[[str], str]:
-    """Return a parser for the value of an option, which accepts only these words.
+    """Return a parser for the value of an option, which accepts only these words, in upper or lower case.
 
     remedy : the end of the error message for all other values.
     """
+    known = {word.lower(): word for word in words}
 
     def parse(value: str) -> str:
-        if value in words:
-            return value
+        if value.lower() in known:
+            return known[value.lower()]
         raise typer.BadParameter(f"{value}: expected {', '.join(words[:-1])} or {words[-1]}{remedy}")
 
     return parse
 
 
-def _format_option(*names: str) -> typer.models.OptionInfo:
-    """Return an option, called by these names, whose value is the format of a file."""
+def _format_option(*names: str, formats: tuple[str, ...] = FORMATS) -> typer.models.OptionInfo:
+    """Return an option, called by these names, whose value is one of these formats of files."""
     option: typer.models.OptionInfo = typer.Option(
         *names,
         metavar="NAME",
-        help=f"{', '.join(FORMATS)}.",
+        help=f"{', '.join(formats)}.",
         show_default="by extension",
-        parser=_one_of(*FORMATS, remedy="; omit the option to choose the format by the extension of the file"),
-        autocompletion=lambda: [*FORMATS],
+        parser=_one_of(*formats, remedy="; omit the option to choose the format by the extension of the file"),
+        autocompletion=lambda: [*formats],
     )
     return option
 
@@ -96,9 +98,9 @@ def about(
 ) -> None:
     """Label sequences with conditional random fields and kernels.
 
-    Files are column files (.txt .conll .tsv ...), JSON lines (.jsonl), CRFsuite's
-    text (.items), .parquet or .npz. Text may be gzipped (.txt.gz). A dash (-)
-    means standard input.
+    Files are column files (.txt .conll .tsv ...), .conllu, JSON lines (.jsonl),
+    CRFsuite's text (.items), .parquet or .npz. Text may be gzipped (.txt.gz). A
+    dash (-) means standard input.
     """
 
 
@@ -261,7 +263,7 @@ def convert(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="File to read; - is stdin.", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="File to write; - is stdout.", show_default=False)],
     from_format: Annotated[str | None, _format_option("--from")] = None,
-    to_format: Annotated[str | None, _format_option("--to")] = None,
+    to_format: Annotated[str | None, _format_option("--to", formats=WRITTEN_FORMATS)] = None,
     templates: Annotated[str | None, typer.Option(metavar="FILE", help="Templates for text, as in CRF++.")] = None,
     no_labels: Annotated[bool, typer.Option("--no-labels", help="The last column is not a label.")] = False,
 ) -> None:

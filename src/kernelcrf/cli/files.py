@@ -25,9 +25,14 @@ from kernelcrf.basis.entries import Entries
 from kernelcrf.formats import FormatError, Record, Templates, default_templates, format_of, read_batches, write
 from kernelcrf.formats.streams import STDIN, display_name
 from kernelcrf.formats.templates import TemplateColumns
+from kernelcrf.formats.token_lines import TokenLines
 from kernelcrf.persistence import begins_like_model, check_target, named_errors
 from kernelcrf.persistence.crfsuite.model_file import begins_like_crfsuite
 from kernelcrf.preprocessing.files import split_pipeline, transform_inputs
+
+# The entry of metadata_ in which `kernelcrf fit` stores the separator of the cells of the training data.
+SEPARATOR = "separator"
+TEXT = ("columns", "conllu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +83,11 @@ class Model:
         _check_text(records[0], self.templates)
         return self._columns.entries([record.x for record in records]), list(map(len, records))
 
+    @property
+    def separator(self) -> str:
+        """Return the separator of cells in the training data, or a tab if it is not known."""
+        return " " if self.crf.metadata_.get(SEPARATOR) == " " else "\t"
+
     @cached_property
     def _columns(self) -> TemplateColumns | None:
         vocabulary = self.crf.model_.reader.vocabulary
@@ -86,13 +96,13 @@ class Model:
     def batches(self, path: str, format: str | None) -> Iterable[list[Record]]:
         """Return an iterable of lists of records; raise if the file is a column file and the model has no templates."""
         n_columns = None
-        if format_of(path, format) == "columns":
+        if (name := format_of(path, format)) in TEXT:
             if self.templates is None:
                 data = "a .jsonl or .items file with the features"
                 if self.crf.model_.reader.vectorizer is None:
                     data = "an .npz or .jsonl file with the vectors"
                 raise FormatError(
-                    f"{display_name(path)}: column files have text, but the model has no templates for text: pass "
+                    f"{display_name(path)}: {name} files have text, but the model has no templates for text: pass "
                     f"{data} that the model was fitted to"
                 )
             n_columns = self.templates.n_columns
@@ -137,7 +147,11 @@ def labels_of(records: Sequence[Record], expected: str) -> list[Sequence[object]
 def place_of(record: Record, t: int, format: str) -> str:
     """Return the file and line of token t, or the place of the whole record if its format has no line per token."""
     start, line, number = record.place.rpartition(", line ")
-    return f"{start}{line}{int(number) + t}" if format in ("columns", "crfsuite") else record.place
+    if isinstance(record.raw, TokenLines):
+        t = record.raw.line_of(t)
+    elif format != "crfsuite":
+        return record.place
+    return f"{start}{line}{int(number) + t}"
 
 
 def read_templates(record: Record, path: str | None) -> Templates | None:

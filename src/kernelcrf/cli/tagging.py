@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import TypeAlias
@@ -23,10 +24,10 @@ from kernelcrf.formats import EXTENSIONS, FormatError, Record, format_of
 from kernelcrf.formats.columns import lines_of
 from kernelcrf.formats.records import object_of, plain_label
 from kernelcrf.formats.streams import STDIN, display_name
+from kernelcrf.formats.token_lines import NOTHING
 from kernelcrf.persistence import whole_file
 from kernelcrf.terminal import printable, printable_json
 
-NOTHING = "_"
 # Per token, a dict from labels to probabilities; the likeliest labellings with their log-probabilities; and the spans.
 Marginals: TypeAlias = Sequence[Mapping[object, float]]
 Best: TypeAlias = Sequence[tuple[Array, float]]
@@ -57,7 +58,8 @@ def tag(
         check_apart(target, [model, *data])
         check_overwrite(target)
     for source, form, target in zip(data, forms, targets, strict=True):
-        line_of, n_sequences = _object if form == "jsonl" else _columns, 0
+        line_of = _object if form == "jsonl" else partial(_columns, separator=loaded.separator)
+        n_sequences = 0
         with _no_garbage_collection(), _writer(target) as write:
             batches = loaded.batches(source, format)
             if loaded.crf.decoding == "f1":
@@ -151,11 +153,20 @@ def _predict(
 
 
 def _columns(
-    record: Record, labels: Array, marginals: Marginals | None, best: Best | None, spans: Spans | None, n_best: int
+    record: Record,
+    labels: Array,
+    marginals: Marginals | None,
+    best: Best | None,
+    spans: Spans | None,
+    n_best: int,
+    *,
+    separator: str,
 ) -> str:
     """Return the input lines of a record with cells added at the end of each line.
 
     The cells are the predicted label, the labels of the next best labellings, and one cell label:probability per label.
+
+    separator : the separator to use if the input lines have only one cell.
     """
     extra: list[Sequence[object]] = [labels.tolist()]
     if best is not None:
@@ -163,7 +174,7 @@ def _columns(
         extra += [[NOTHING] * len(record)] * (n_best - len(best))
     if marginals is not None:
         extra += zip(*([f"{label}:{p:.4f}" for label, p in token.items()] for token in marginals), strict=True)
-    return "\n".join(lines_of(record, extra)) + "\n\n"
+    return "\n".join(lines_of(record, extra, separator)) + "\n\n"
 
 
 def _object(

@@ -19,12 +19,22 @@ import typer
 from kernelcrf import ChainCRF, load
 from kernelcrf.answers.summary import CHOICE_OF_C, describe_C, summarise, text_of
 from kernelcrf.arrays import UserData, is_sparse
-from kernelcrf.cli.files import check_apart, check_overwrite, inputs, is_model, labels_of, place_of, read_templates
+from kernelcrf.cli.files import (
+    SEPARATOR,
+    check_apart,
+    check_overwrite,
+    inputs,
+    is_model,
+    labels_of,
+    place_of,
+    read_templates,
+)
 from kernelcrf.cli.outcome import echo
 from kernelcrf.fitting.corpus import HELD_OUT
 from kernelcrf.fitting.sequences import PIECE
 from kernelcrf.formats import FormatError, Record, Templates, format_of, read
 from kernelcrf.formats.streams import display_name
+from kernelcrf.formats.token_lines import TokenLines
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import resolve_kernel
 from kernelcrf.kernels.inputs import InputKernel
@@ -101,6 +111,8 @@ def fit(
     certificate, facts = crf.certificate_, summarise(crf)
     if made is not None:
         made.attach(crf)
+    if isinstance(records[0].raw, TokenLines):
+        crf.metadata_[SEPARATOR] = records[0].raw.separator
     # verbose is reset, so that the model file is the same with and without a terminal.
     crf.set_params(verbose=parameters.get("verbose", 0)).save(model)
     if made is not None and model.endswith(SUFFIX):

@@ -1,4 +1,4 @@
-"""Read and write labelled sequences as column files, JSON lines, CRFsuite's text format, Parquet or .npz.
+"""Read and write labelled sequences as column files, JSON lines, CRFsuite's text format, Parquet or .npz; read CoNLL-U.
 
 The file extension, with or without ".gz" after it, determines the format; the path "-" means standard input or output.
 Text is read in batches, so that a stream of any length needs little memory. Errors name the file and the line.
@@ -23,6 +23,7 @@ from kernelcrf.validation import PATH, shown
 
 EXTENSIONS = {
     "columns": (".txt", ".conll", ".tsv", ".iob", ".iob2", ".bio", ".data"),
+    "conllu": (".conllu",),
     "jsonl": (".jsonl", ".ndjson"),
     "crfsuite": (".items", ".crfs"),
     "parquet": (".parquet",),
@@ -31,8 +32,9 @@ EXTENSIONS = {
 # Files that commands write, which users may pass in the place of the data by mistake.
 OUTPUTS = {".kcrf": "model", ".crfsuite": "model", ".html": "report"}
 BINARY = ("parquet", "npz")
+NOT_WRITTEN = ("conllu",)
 # The only kind of record that a format can store; formats that are not listed can store every kind.
-KINDS = {"columns": "text", "crfsuite": "features", "npz": "vectors"}
+KINDS = {"columns": "text", "conllu": "text", "crfsuite": "features", "npz": "vectors"}
 
 
 def format_of(path: PathLike, format: str | None = None) -> str:
@@ -74,11 +76,12 @@ def read_batches(
 ) -> Iterator[list[Record]]:
     r"""Read a file or stream in batches, and yield each batch as a list of `Record`, one record per sequence.
 
-    Raise FormatError if the file has no sequence. The arguments `n_columns` and `labels` apply only to column files.
+    Raise FormatError if the file has no sequence. The arguments `n_columns` and `labels` apply only to column files,
+    and `labels` also to CoNLL-U files.
 
     n_columns : the number of cells per token without the label; a line with one more cell ends in a label. None means
         all cells except the last or, if `labels` is False, all cells.
-    labels : whether the last cell of a line is the label; ignored if `n_columns` is given.
+    labels : whether the last cell of a line, or the UPOS of CoNLL-U, is the label; ignored if `n_columns` is given.
 
     Examples
     --------
@@ -93,7 +96,9 @@ def read_batches(
         raise FormatError(
             f"{display_name(path)}: a {EXTENSIONS[name][0]} file cannot be read from a stream: pass the name of a file"
         )
-    options = {"n_columns": n_columns, "labels": labels} if name == "columns" else {}
+    options: dict[str, object] = {"labels": labels or n_columns is not None} if KINDS.get(name) == "text" else {}
+    if name == "columns":
+        options["n_columns"] = n_columns
     first: Record | None = None
     batches = import_module(f"{__name__}.{name}").read(path, **options)
     for batch in batches if format is None else _check_format(batches, path, name):
@@ -155,6 +160,11 @@ def write(path: PathLike, records: Iterable[Record], format: str | None = None) 
     {"tokens": [["The", "DT"], ["dog", "NN"]], "labels": ["B-NP", "I-NP"]}
     """
     name = format_of(path, format)
+    if name in NOT_WRITTEN:
+        raise FormatError(
+            f"{display_name(path)}: {EXTENSIONS[name][0]} files are read, but not written: write a column file, with "
+            "an extension such as .conll, or a .jsonl file"
+        )
     module, records = import_module(f"{__name__}.{name}"), _check_kinds(records, name)
     if os.fspath(path) == STDIN:
         if name in BINARY:

@@ -1,11 +1,13 @@
 """Column files, as in the CoNLL shared tasks: one token per line, with cells separated by tabs or blanks.
 
 An empty line ends a sequence. All lines must use the same separator and have the same number of cells as the first
-line, at most MOST_CELLS. The last cell is the label, unless the options of `read` say otherwise.
+line, at most MOST_CELLS. The last cell is the label, unless the options of `read` say otherwise. Comments such as
+`# sent_id = 3` before the first token of a sequence are skipped.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TextIO
@@ -13,10 +15,13 @@ from typing import TextIO
 from kernelcrf.formats.records import MOST_CELLS, FormatError, Record
 from kernelcrf.formats.round_trip import HOLDS_ALL, TextLabels, is_line
 from kernelcrf.formats.streams import MARK, display_name, paragraphs
+from kernelcrf.formats.token_lines import TokenLines
 from kernelcrf.persistence import PathLike
 from kernelcrf.validation import shown
 
 FORMAT = "a column file"
+# A token may be the sign #, so only comments in the form of Universal Dependencies are recognised.
+COMMENT = re.compile(r"# (?:[^\s=]+(?: id)? =(?: [^\t]*)?|newdoc|newpar)")
 
 
 def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -> Iterator[list[Record]]:
@@ -24,7 +29,11 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
     name, separator, width, n = display_name(path), "", 0, 0
     for batch in paragraphs(path):
         found = []
-        for number, lines in batch:
+        for number, all_lines in batch:
+            start = _n_comments(all_lines)
+            if start == len(all_lines):
+                continue
+            number, lines = number + start, all_lines[start:] if start else all_lines
             separator = separator or ("\t" if "\t" in lines[0] else " ")
             _check_cells(lines, separator, name, number)
             cells = [line.split(separator) for line in lines]
@@ -43,29 +52,32 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
                     raise FormatError(f"{name}, line {number}: got the cells {shown(cells[0])}: expected {expected}")
             if set(map(len, cells)) != {width} or "" in chain.from_iterable(cells):
                 t = next(t for t, row in enumerate(cells) if len(row) != width or "" in row)
-                raise FormatError(
-                    f"{name}, line {number + t}: got the cells {shown(cells[t])}: expected {width} cells, as on the "
-                    "first line, and no empty cell"
-                )
+                got = f"got the cells {shown(cells[t])}: expected {width} cells"
+                if separator == "\t" and len(cells[t]) == 1:
+                    got = f"the line {shown(lines[t])} has no tab: expected {width} cells separated by tabs"
+                raise FormatError(f"{name}, line {number + t}: {got}, as on the first line, and no empty cell")
             x = cells if n == width else [row[:n] for row in cells]
             own = None if n == width else [row[n] for row in cells]
-            found.append(Record("text", x, own, [row[0] for row in cells], f"{name}, line {number}", lines))
+            raw = TokenLines(all_lines, range(start, len(all_lines)))
+            found.append(Record("text", x, own, [row[0] for row in cells], f"{name}, line {number}", raw))
         yield found
 
 
-def lines_of(record: Record, extra: Iterable[Sequence[object]]) -> Iterator[str]:
+def lines_of(record: Record, extra: Iterable[Sequence[object]], after_one_cell: str = "\t") -> Iterator[str]:
     """Return the lines of a sequence, one per token; each column in `extra` adds one cell at the end of each line.
 
-    A sequence that was read from a column file keeps its original lines before the added cells.
+    A sequence that was read from a file of lines keeps its original lines, and its comments, before the added cells.
+
+    after_one_cell : the separator to use if the original lines have only one cell.
     """
     columns = [list(map(str, column)) for column in extra]
-    separator, known = "\t", list[str]()
-    if record.kind != "text":
-        columns = [list(record.tokens), *columns] if record.tokens else columns
-    elif isinstance(record.raw, list):
-        separator, known = ("\t" if "\t" in record.raw[0] else " "), record.raw
-    else:
+    separator, raw = "\t", record.raw if isinstance(record.raw, TokenLines) else None
+    if raw is not None:
+        separator = raw.separator or after_one_cell
+    elif record.kind == "text":
         columns = [*map(list, zip(*record.x, strict=True)), *columns]
+    elif record.tokens:
+        columns = [list(record.tokens), *columns]
     # Millions of lines have the same few labels, so each distinct cell is checked once.
     for cell in {cell for column in columns for cell in column}:
         if not cell or separator in cell or set(cell) & set("\t\n\r"):
@@ -73,7 +85,7 @@ def lines_of(record: Record, extra: Iterable[Sequence[object]]) -> Iterator[str]
                 f"{record.place}: {shown(cell)} cannot be written as a cell: expected text that is not empty, without "
                 "tabs and line ends, and without blanks if blanks separate the cells of this file; use --json instead"
             )
-    return map(separator.join, zip(*([known] if known else []), *columns, strict=True))
+    return map(separator.join, zip(*columns, strict=True)) if raw is None else raw.with_cells(columns, separator)
 
 
 def write(lines: TextIO, records: Iterable[Record]) -> None:
@@ -106,6 +118,11 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
                 )
             lines.write(line + "\n")
         lines.write("\n")
+
+
+def _n_comments(lines: list[str]) -> int:
+    """Return the number of comments before the first token of a sequence."""
+    return next((t for t, line in enumerate(lines) if line[0] != "#" or not COMMENT.fullmatch(line)), len(lines))
 
 
 def _check_cells(lines: list[str], separator: str, name: str, number: int) -> None:

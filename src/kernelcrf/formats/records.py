@@ -61,7 +61,7 @@ class Record:
     labels : one label per token, in which None is a missing label; None if the whole sequence is unlabelled.
     tokens : one word per token, to be displayed; None if the file has only features or vectors.
     place : where the sequence begins, such as "train.txt, line 12".
-    raw : the original lines of a column file, or the original JSON object; None for other formats.
+    raw : the original lines of a column file or CoNLL-U file, or the original JSON object; None for other formats.
     weight : the weight of the sequence in training.
 
     Examples

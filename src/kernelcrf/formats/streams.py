@@ -13,6 +13,7 @@ import gzip
 import io
 import os
 import sys
+import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -26,6 +27,8 @@ from kernelcrf.terminal import printable
 STDIN = "-"
 CHUNK = 1 << 16
 LONGEST = 1 << 29
+# The lines of a sequence above which empty lines are probably missing; a sentence has a few hundred tokens at most.
+MANY_LINES = 2000
 LEAST = 1 << 28
 RATIO = 100
 MARK = "\ufeff"
@@ -66,10 +69,10 @@ def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
 def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
     """Yield lists of paragraphs; a paragraph is a pair of the number of its first line and the list of its lines.
 
-    A blank line ends a paragraph.
+    A blank line ends a paragraph. Warn once if a paragraph has more than MANY_LINES lines.
     """
     run: list[str] = []
-    length = 0
+    length, warned = 0, False
     for number, lines in line_batches(path):
         batch: list[tuple[int, list[str]]] = []
         for line in lines:
@@ -81,10 +84,26 @@ def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
                 run, length = [], 0
             number += 1
         _check_length(length, display_name(path), number - len(run), "sequence")
+        warned = warned or _warn_of_long(batch, path)
         if batch:
             yield batch
     if run:
-        yield [(number - len(run), run)]
+        batch = [(number - len(run), run)]
+        warned or _warn_of_long(batch, path)
+        yield batch
+
+
+def _warn_of_long(batch: list[tuple[int, list[str]]], path: PathLike) -> bool:
+    """Warn of the first paragraph with more than MANY_LINES lines; return whether there is one."""
+    for number, lines in batch:
+        if len(lines) > MANY_LINES:
+            warnings.warn(
+                f"{display_name(path)}, line {number}: the sequence has {len(lines):,} lines: if they are several "
+                "sentences, put an empty line after each; if they are one sequence, ignore this warning",
+                stacklevel=2,
+            )
+            return True
+    return False
 
 
 def _chunks(path: PathLike) -> Iterator[bytes]:

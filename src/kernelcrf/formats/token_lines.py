@@ -1,0 +1,44 @@
+"""The lines of one sequence of a file, some of which are comments or have no token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+NOTHING = "_"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLines:
+    """The lines of one sequence of a column file or a CoNLL-U file.
+
+    lines : all lines, with comments.
+    places : the indices of the lines that have a token.
+    """
+
+    lines: list[str]
+    places: Sequence[int]
+
+    @property
+    def separator(self) -> str:
+        """Return the separator of the cells of a line, a tab or a blank; it is "" if a line has only one cell."""
+        first = self.lines[self.places[0]].strip(" ")
+        return next((one for one in "\t " if one in first), "")
+
+    def line_of(self, t: int) -> int:
+        """Return the number of lines from the first token to token t."""
+        return self.places[t] - self.places[0]
+
+    def with_cells(self, columns: Sequence[Sequence[str]], separator: str) -> Iterator[str]:
+        """Return all lines with one more cell per column at the end; lines without a token get "_", comments nothing.
+
+        columns : the new cells, one per token in each column.
+        """
+        if len(self.places) == len(self.lines):
+            return map(separator.join, zip(self.lines, *columns, strict=True))
+        cells = dict(zip(self.places, zip(*columns, strict=True), strict=True))
+        nothing = (NOTHING,) * len(columns)
+        return (
+            line if t not in cells and line.startswith("#") else separator.join((line, *cells.get(t, nothing)))
+            for t, line in enumerate(self.lines)
+        )
