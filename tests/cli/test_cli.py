@@ -172,7 +172,7 @@ def test_a_model_of_python_tags_in_the_shell(folder, tmp_path):
     write(tmp_path / "x.jsonl", [Record("features", x, None, None, "") for x in X])
     crf.save(tmp_path / "m.kcrf")
     line = fails(run("tag", tmp_path / "m.kcrf", folder / "train.txt"))
-    assert "train.txt: column files have text, but the model has no templates for text" in line
+    assert "train.txt: the file has text, but the model has no templates for text" in line
     expected = [labels.tolist() for labels in crf.predict(X)]
     lines = run("tag", tmp_path / "m.kcrf", tmp_path / "x.jsonl").stdout.splitlines()
     assert [json.loads(one)["predicted"] for one in lines] == expected

@@ -22,7 +22,7 @@ import kernelcrf
 from kernelcrf import ChainCRF
 from kernelcrf.arrays import is_sparse
 from kernelcrf.basis.entries import Entries
-from kernelcrf.formats import FormatError, Record, Templates, default_templates, format_of, read_batches, write
+from kernelcrf.formats import KINDS, FormatError, Record, Templates, default_templates, format_of, read_batches, write
 from kernelcrf.formats.streams import STDIN, display_name
 from kernelcrf.formats.templates import TemplateColumns
 from kernelcrf.formats.token_lines import TokenLines
@@ -32,7 +32,6 @@ from kernelcrf.preprocessing.files import split_pipeline, transform_inputs
 
 # The entry of metadata_ in which `kernelcrf fit` stores the separator of the cells of the training data.
 SEPARATOR = "separator"
-TEXT = ("columns", "conllu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,13 +95,13 @@ class Model:
     def batches(self, path: str, format: str | None) -> Iterable[list[Record]]:
         """Return an iterable of lists of records; raise if the file is a column file and the model has no templates."""
         n_columns = None
-        if (name := format_of(path, format)) in TEXT:
+        if KINDS.get(format_of(path, format)) == "text":
             if self.templates is None:
                 data = "a .jsonl or .items file with the features"
                 if self.crf.model_.reader.vectorizer is None:
                     data = "an .npz or .jsonl file with the vectors"
                 raise FormatError(
-                    f"{display_name(path)}: {name} files have text, but the model has no templates for text: pass "
+                    f"{display_name(path)}: the file has text, but the model has no templates for text: pass "
                     f"{data} that the model was fitted to"
                 )
             n_columns = self.templates.n_columns
