@@ -171,7 +171,7 @@ INFINITE[2].data[0] = np.inf
         ([[sp.eye_array(2), sp.eye_array(3)]], None, ValueError, r"X\[0\] has tokens with different numbers"),
         ([np.ones((2, 2)), np.ones((2, 3))], None, ValueError, r"X\[1\] has 3 features and X\[0\] has 2"),
         (BAD, None, ValueError, r"value NaN in sequence 3, token 1, feature 2.*SimpleImputer"),
-        ([pd.DataFrame(x) for x in BAD], None, ValueError, r"sequence 3, token 1, feature 2"),
+        ([pd.DataFrame(x) for x in BAD], None, ValueError, r"sequence 3, token 1, column 2"),
         ([pd.DataFrame(x).add_prefix("x") for x in BAD], None, ValueError, r"sequence 3, token 1, column 'x2'"),
         (INFINITE, None, ValueError, r"value inf in sequence 2, token 0, feature 1: expected finite .*remove .*clip"),
         ([[], []], None, ValueError, r"2 sequence\(s\) and no token"),

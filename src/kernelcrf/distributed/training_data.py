@@ -24,8 +24,9 @@ from kernelcrf.fitting.sequences import LabelledSequences, TrainingData
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.gamma import gamma_of_variance
 from kernelcrf.readers import feature_dicts
+from kernelcrf.readers.columns import have_same_names
 from kernelcrf.readers.constraints import check_legal, legal_labelings
-from kernelcrf.readers.containers import is_missing_value
+from kernelcrf.readers.containers import is_missing_value, object_array
 from kernelcrf.readers.growing import add_names
 from kernelcrf.readers.labels import SETS, LabelReader, distinct_labels, flat_labels
 from kernelcrf.readers.sequences import WORDS, Kind, SequenceReader, open_sequences
@@ -48,7 +49,7 @@ class DataSummary:
     labels : all distinct labels, in order of first appearance.
     counts : how often each label occurs in sequences whose weight is not 0.
     names : the distinct feature names; empty unless the inputs are feature dicts without hashing.
-    columns : the names of the columns of data frames; empty if the columns have no names.
+    columns : the names of the columns of data frames; None if the columns have no names.
     """
 
     sequences: int
@@ -62,7 +63,7 @@ class DataSummary:
     labels: dict[Hashable, None] = field(default_factory=dict)
     counts: Counter[Hashable] = field(default_factory=Counter)
     names: frozenset[str] = frozenset()
-    columns: tuple[str, ...] = ()
+    columns: tuple[Hashable, ...] | None = None
 
     @classmethod
     def of(cls, part: RawSequences, first: int, hash_features: int | None) -> DataSummary:
@@ -109,7 +110,7 @@ class DataSummary:
             n_values=int(flat.nnz if is_sparse(flat) else flat.size),
             itemsize=flat.dtype.itemsize,
             names=frozenset(reader.vocabulary or ()),
-            columns=() if reader.column_names is None else tuple(reader.column_names),
+            columns=None if reader.column_names is None else tuple(reader.column_names),
         )
 
     def __add__(self, other: DataSummary) -> DataSummary:
@@ -118,8 +119,8 @@ class DataSummary:
             raise _difference_error(WORDS[self.kind], WORDS[other.kind])
         if self.n_features and other.n_features and self.n_features != other.n_features:
             raise _difference_error(f"{self.n_features} features", f"{other.n_features} features")
-        if self.n_features and other.n_features and set(self.columns) != set(other.columns):
-            raise _difference_error(*(f"the column names [{shown_list(own.columns)}]" for own in (self, other)))
+        if self.n_features and other.n_features and not have_same_names(self.columns, other.columns):
+            raise _difference_error(*(f"the column names [{shown_list(own.columns or ())}]" for own in (self, other)))
         return DataSummary(
             sequences=self.sequences + other.sequences,
             tokens=self.tokens + other.tokens,
@@ -161,7 +162,7 @@ class DataSummary:
     def reader(self, hash_features: int | None) -> SequenceReader:
         """Return the reader that converts the inputs of all parts to arrays with the same columns."""
         if self.kind != "dicts":
-            names = np.array(self.columns, object) if self.columns else None
+            names = None if self.columns is None else object_array(self.columns)
             return SequenceReader(self.kind or "dense", int(self.n_features or 0), None, names)
         if hash_features is not None:
             vectorizer = feature_dicts.new_vectorizer(hash_features)

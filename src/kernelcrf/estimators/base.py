@@ -43,6 +43,7 @@ from kernelcrf.kernels.inputs import COEF0, DEGREE, InputKernel
 from kernelcrf.models.base import FittedModel
 from kernelcrf.persistence import ModelFileError, PathLike, write
 from kernelcrf.persistence.crfsuite.model_file import refuse_suffix
+from kernelcrf.readers.columns import string_names
 from kernelcrf.solvers import SOLVER, Record, Solver
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
 from kernelcrf.validation import (
@@ -95,13 +96,16 @@ class Fitted(Generic[T]):
 
 
 class FittedNames(Fitted[Array]):
-    """The read-only attribute with the names of the columns; raises AttributeError unless `fit` got data frames."""
+    """The read-only attribute with the names of the columns; raises AttributeError unless all of them are strings."""
 
     def __get__(self, estimator: object | None, owner: type) -> Array:
-        names: Array | None = super().__get__(estimator, owner)
+        if estimator is None:
+            return super().__get__(estimator, owner)
+        names = string_names(super().__get__(estimator, owner))
         if names is None:
             raise AttributeError(
-                f"this {owner.__name__} was fitted to data without column names: fit it to a data frame to get names"
+                f"this {owner.__name__} was fitted to data without strings as column names: fit it to a data frame to "
+                "get names"
             )
         return names
 

@@ -110,7 +110,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     _model_type = RowModel
 
     classes_ = Fitted[Array]("classes")
-    feature_names_in_ = FittedNames("reader.feature_names")
+    feature_names_in_ = FittedNames("reader.column_names")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> KernelClassifier:
         """Fit the model to a dense or sparse matrix X and to y, and return it.

@@ -162,7 +162,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
 
     classes_ = Fitted[Array]("labels.classes")
     n_features_in_ = Fitted[int]("n_features")
-    feature_names_in_ = FittedNames("column_names")
+    feature_names_in_ = FittedNames("columns.nodes")
     cliques_ = Fitted[tuple[str, ...]]("cliques")
     edge_potentials_ = Fitted[Floats | dict[Type, Floats] | None]("edge_potentials")
     clique_potentials_ = Fitted[dict[str, Floats]]("clique_potentials")
@@ -202,7 +202,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             has_edge_features=graphs.edge_features is not None,
             seed=seed,
             covers=COVERS[self.inference],
-            column_names=graphs.column_names,
+            columns=graphs.columns,
             kinds=graphs.kinds,
         )
         return self

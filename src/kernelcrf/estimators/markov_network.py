@@ -135,7 +135,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     edges_ = Fitted[Places]("edges")
     potentials_ = Fitted[list[Floats]]("potentials")
     n_features_in_ = Fitted[int]("n_features")
-    feature_names_in_ = FittedNames("reader.feature_names")
+    feature_names_in_ = FittedNames("reader.column_names")
 
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None) -> MarkovNetwork:
         """Fit the model to the rows of X, and return it; `sample_weight` has one weight per row, and y is ignored."""

@@ -128,7 +128,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     intercept_ = Fitted[Floats]("intercept")
     classes_ = Fitted[Array]("sets.classes")
     n_features_in_ = Fitted[int]("rows.n_features")
-    feature_names_in_ = FittedNames("rows.feature_names")
+    feature_names_in_ = FittedNames("rows.column_names")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> MultiLabelCRF:
         """Fit the model to a dense or sparse matrix X and to the label sets y of its rows, and return it.

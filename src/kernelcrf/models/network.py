@@ -32,9 +32,8 @@ from kernelcrf.models.potentials import Potentials
 from kernelcrf.models.stored_parts import search_from_config
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag
-from kernelcrf.readers.columns import names_from_config
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
-from kernelcrf.readers.graphs import GraphSamples
+from kernelcrf.readers.graphs import GraphColumns, GraphSamples
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, constant_term
 from kernelcrf.validation import shown_list
@@ -175,7 +174,7 @@ class GraphModel(NetworkModel):
     has_edge_features : whether the edges of the training data have features.
     seed : the seed of Gibbs sampling.
     covers : a description of the objective that the fit minimised.
-    column_names : the names of the node features if they were passed to `fit` as data frames, otherwise None.
+    columns : the names of the features of nodes and of edges in the training data.
     kinds : the types of nodes and edges, and the cliques that the user has named, in the training data.
     """
 
@@ -186,7 +185,7 @@ class GraphModel(NetworkModel):
     has_edge_features: bool
     seed: int
     covers: str
-    column_names: Array | None = None
+    columns: GraphColumns = field(default_factory=GraphColumns)
     kinds: GraphKinds = field(default_factory=GraphKinds)
 
     @property
@@ -235,7 +234,7 @@ class GraphModel(NetworkModel):
         """Return an empty collection of graphs that this model accepts as input."""
         none = np.empty((0, 2), np.int64)
         nodes, offsets = np.empty((0, self.n_features)), np.zeros(1, np.int64)
-        return GraphSamples(nodes, offsets, none, None, self.directed, self.column_names)
+        return GraphSamples(nodes, offsets, none, None, self.directed, self.columns)
 
     def distribution(self, graphs: GraphSamples, inference: str, engine: LocalEngine) -> NetworkDistribution:
         """Return the distribution p(y|x) of the labels of graphs.
@@ -277,9 +276,8 @@ class GraphModel(NetworkModel):
             "seed": int(self.seed),
             "n_features": int(self.n_features),
             "covers": self.covers,
+            **self.columns.to_config(),
         }
-        if self.column_names is not None:
-            config["feature_names"] = list(self.column_names)
         if self.kinds.has_ties:
             config["kinds"] = self.kinds.to_config()
         return config, arrays
@@ -317,6 +315,6 @@ class GraphModel(NetworkModel):
             has_edge_features=read_flag(config, "has_edge_features"),
             seed=read_count(config, "seed"),
             covers=covers,
-            column_names=names_from_config(config, n_features),
+            columns=GraphColumns.from_config(config, n_features),
             kinds=kinds,
         )

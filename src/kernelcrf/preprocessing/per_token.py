@@ -7,8 +7,7 @@ again. Arrays are stacked to an array, sparse matrices to a CSR matrix, and data
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Annotated, Any, Self
@@ -21,10 +20,11 @@ from sklearn.utils.validation import check_is_fitted
 from kernelcrf.arrays import Array, UserData, is_sparse
 from kernelcrf.estimators.parameters import ValidatedEstimator
 from kernelcrf.graphs.structure import Chains
+from kernelcrf.readers.columns import common_names, find_orders, have_same_names, string_names
 from kernelcrf.readers.containers import Ragged, column_names, is_frame, read_matrices
 from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.sequences import open_sequences
-from kernelcrf.validation import either, has_methods, shown_list
+from kernelcrf.validation import either, has_methods
 
 TRANSFORMER = either(
     has_methods("fit", "transform", text="a transformer, an object with the methods fit and transform"),
@@ -57,6 +57,7 @@ class PerToken(  # type: ignore[call-arg]
     transformer_ : the fitted transformer.
     n_features_in_ : number of columns of X, if the transformer has this attribute.
     feature_names_in_ : names of the columns of X, if the transformer has this attribute.
+    column_names_ : names of the columns of data frames, of any type, or None; other data frames are matched with them.
 
     Examples
     --------
@@ -94,7 +95,7 @@ class PerToken(  # type: ignore[call-arg]
     def transform(self, X: UserData) -> list[Any]:
         """Return the transformed sequences, each with one row per token."""
         check_is_fitted(self)
-        tokens, chains = _stack(X, getattr(self, "feature_names_in_", None))
+        tokens, chains, _ = _stack(X, self.column_names_)
         # scikit-learn refuses tables without rows.
         return _cut(_call(self.transformer_.transform, tokens), chains) if chains.n_nodes else Ragged(X)
 
@@ -126,12 +127,12 @@ class PerToken(  # type: ignore[call-arg]
         Return the result of the method, and a Chains object with the lengths of the sequences.
         """
         self._validate_params()
-        tokens, chains = _stack(X)
+        tokens, chains, names = _stack(X)
         if chains.n_nodes == 0:
             raise ValueError(f"X has {chains.n_samples} sequence(s) and no token: expected at least one token to fit")
         transformer = clone(self.transformer)
         fitted = _call(getattr(transformer, method), tokens, None if y is None else flat_labels(y, chains))
-        self.transformer_ = transformer
+        self.transformer_, self.column_names_ = transformer, names
         return fitted, chains
 
     def __sklearn_tags__(self) -> Any:
@@ -155,10 +156,10 @@ def _call(method: Callable[..., UserData], tokens: UserData, *labels: UserData) 
         ) from error
 
 
-def _stack(X: UserData, names: Array | None = None) -> tuple[UserData, Chains]:
+def _stack(X: UserData, names: Array | None = None) -> tuple[UserData, Chains, Array | None]:
     """Stack the tokens of all sequences to a matrix, a data frame or a list of feature dicts.
 
-    Return the stacked tokens, and a Chains object with the lengths of the sequences.
+    Return the stacked tokens, a Chains object with the lengths of the sequences, and the names of the columns.
 
     names : the names of the columns in `fit`, or None. The columns of data frames are brought into this order.
     """
@@ -169,15 +170,21 @@ def _stack(X: UserData, names: Array | None = None) -> tuple[UserData, Chains]:
         )
     parts, chains, kind = open_sequences(X)
     if chains.n_nodes == 0 or kind is None:
-        return None, chains
+        return None, chains, None
     if kind == "dicts":
-        return list(chain.from_iterable(parts)), chains
+        return list(chain.from_iterable(parts)), chains, None
     named = {f"X[{i}]": part for i, part in enumerate(parts) if is_sparse(part) or len(part)}
     stack = _stack_frames(named.values())
     if stack is not None:
-        return stack(_same_columns(named, names)), chains
+        frames, places = list(named.values()), list(named)
+        own = common_names(frames, places.__getitem__)
+        # The transformer itself decides about other names if there are strings, the only names that it knows.
+        strings = names is None or any(string_names(these) is not None for these in (names, own))
+        wanted = own if strings and not have_same_names(names, own) else names
+        orders = find_orders("PerToken", frames, places.__getitem__, wanted)
+        return stack([_reorder(*one) for one in zip(frames, orders, strict=True)]), chains, own
     matrices = read_matrices(named)
-    return (sp.vstack(matrices, format="csr") if is_sparse(matrices[0]) else np.concatenate(matrices)), chains
+    return (sp.vstack(matrices, format="csr") if is_sparse(matrices[0]) else np.concatenate(matrices)), chains, None
 
 
 def _stack_frames(parts: Iterable[UserData]) -> Callable[[list[UserData]], UserData] | None:
@@ -198,25 +205,14 @@ def _stack_frames(parts: Iterable[UserData]) -> Callable[[list[UserData]], UserD
     return stack
 
 
-def _same_columns(frames: Mapping[str, UserData], names: Array | None) -> list[UserData]:
-    """Return the frames with their columns in the order of `names` or of the first frame; raise if columns differ."""
-    (first, one), *others = frames.items()
-    columns = column_names(one)
-    for name, frame in others:
-        if Counter(own := column_names(frame)) != Counter(columns):
-            raise ValueError(
-                f"{name} has the columns {shown_list(own)} and {first} has {shown_list(columns)}: expected the same "
-                "columns in every sequence"
-            )
-    if names is not None and Counter(names) == Counter(columns):
-        columns = list(names)
-
-    def ordered(frame: UserData) -> UserData:
-        if column_names(frame) == columns:
-            return frame
-        return frame.select(columns) if hasattr(frame, "select") else frame[columns]
-
-    return [ordered(frame) for frame in frames.values()]
+def _reorder(frame: UserData, order: list[int] | None) -> UserData:
+    """Return a data frame with its columns in the given order, or unchanged if the order is None."""
+    if order is None:
+        return frame
+    if hasattr(frame, "iloc"):
+        return frame.iloc[:, order]
+    names = column_names(frame)
+    return frame.select([names[position] for position in order])
 
 
 def _cut(tokens: UserData, chains: Chains) -> list[Any]:

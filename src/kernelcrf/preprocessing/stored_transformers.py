@@ -36,7 +36,7 @@ from kernelcrf.models.stored_parts import plain
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_number
 from kernelcrf.preprocessing.per_token import PerToken
-from kernelcrf.readers.columns import names_from_config
+from kernelcrf.readers.columns import names_from_config, names_to_config, string_names
 from kernelcrf.validation import shown
 
 NUMBER, VECTOR, OPTIONAL = ("",), ("d",), ("d", None)
@@ -81,7 +81,8 @@ def transformer_to_arrays(transformer: BaseEstimator, prefix: str) -> tuple[Conf
     if type(transformer) is PerToken:
         check_is_fitted(transformer)
         config, arrays = transformer_to_arrays(transformer.transformer_, prefix)
-        return {"class": "PerToken", "transformer": config}, arrays
+        names = names_to_config(transformer.column_names_)
+        return {"class": "PerToken", "transformer": config, "feature_names": names}, arrays
     if type(transformer) is Pipeline:
         steps, arrays = steps_to_arrays(transformer, prefix)
         return {"class": "Pipeline", "steps": steps}, arrays
@@ -131,6 +132,9 @@ def transformer_from_arrays(config: Config, arrays: Mapping[str, Array], prefix:
         transformer = transformer_from_arrays(config["transformer"], arrays, prefix)
         result = PerToken(clone(transformer))
         result.transformer_ = transformer
+        # Files of earlier versions have only the names of the transformer.
+        known = names_from_config(config, None)
+        result.column_names_ = getattr(transformer, "feature_names_in_", None) if known is None else known
         return result
     if name == "Pipeline":
         return Pipeline(list(steps_from_arrays(config["steps"], arrays, prefix)))
@@ -142,6 +146,8 @@ def transformer_from_arrays(config: Config, arrays: Mapping[str, Array], prefix:
     set_parameters(transformer, config["parameters"], {})
     transformer.n_features_in_ = read_count(config, "n_features", 1)
     if (names := names_from_config(config, transformer.n_features_in_)) is not None:
+        if string_names(names) is None:
+            raise ModelFileError(f"feature_names is {shown(names.tolist())}: expected strings, or null")
         transformer.feature_names_in_ = names
     sizes = {"d": transformer.n_features_in_}
     for attribute, shapes in FITTED[CLASSES[name]].items():

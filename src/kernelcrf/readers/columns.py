@@ -1,49 +1,51 @@
-"""Store the column names of data frames, and compare the columns of later data with them, as scikit-learn does.
+"""Read the names of the columns of data frames, and compare the columns of later data with them.
 
-Columns have names if all names are strings. A data frame whose names differ from the names in `fit` raises an error.
-If only the data of `fit` or only the later data have names, there is a warning. If the columns of a sequence are in
-another order than in `fit`, they are reordered. In a single table, another order is an error, as in scikit-learn.
+Names may have any type, such as strings, integers, dates and the tuples of a MultiIndex. A data frame whose names
+differ from the names in `fit` raises an error. If the columns of a sequence are in another order than in `fit`, they
+are reordered. In a single table, another order is an error, as in scikit-learn.
+
+Arrays have no names. The numbers 0, 1, ..., which pandas gives to columns by default, also describe the columns of an
+array, and are no names beside strings. If only the data of `fit` or only the later data have names, columns are read by
+their position, with the warnings of scikit-learn.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
 
 from kernelcrf.arrays import Array, UserData, is_sparse
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.readers.containers import column_names, is_frame, to_array
-from kernelcrf.validation import one_line, shown, shown_list
+from kernelcrf.readers.containers import column_names, is_frame, object_array, to_array
+from kernelcrf.validation import one_line, shown, shown_list, stacklevel_of_user
 
 LONGEST = 400
+MOST_NAMES = 5
 
 
-def stand_in(owner: str, names: Array | None = None) -> BaseEstimator:
-    """Return an empty estimator whose class has the name `owner`, with the attribute `feature_names_in_` if given.
+@dataclass(frozen=True)
+class OtherName:
+    """The name of a column that JSON cannot store, such as a date, by its type and its text."""
 
-    `validate_data` of scikit-learn needs an estimator: it compares the columns of X with this attribute, and shows the
-    name of the class in its messages.
-    """
-    estimator = type(owner, (BaseEstimator,), {})()
-    if names is not None:
-        estimator.feature_names_in_ = names
-    return estimator
+    type: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
 
 
-def read_names(owner: str, X: UserData, place: str) -> Array | None:
-    """Return the column names of X if X is a data frame and all names are strings; otherwise return None.
-
-    owner, place : the names of the estimator and of X in error messages.
-    """
-    estimator = stand_in(owner)
-    with named_errors(place):
-        validate_data(estimator, X, skip_check_array=True, ensure_2d=False)
-    return getattr(estimator, "feature_names_in_", None)
+def read_names(X: UserData) -> Array | None:
+    """Return the names of the columns if X is a data frame with columns; otherwise return None."""
+    names = tuple(map(_read_name, column_names(X))) if is_frame(X) else ()
+    return object_array(names) if names else None
 
 
 def check_names(owner: str, X: UserData, place: str, names: Array | None) -> None:
@@ -53,8 +55,8 @@ def check_names(owner: str, X: UserData, place: str, names: Array | None) -> Non
 
     owner, place : the names of the estimator and of X in error messages.
     """
-    with named_errors(place):
-        validate_data(stand_in(owner, names), X, reset=False, skip_check_array=True, ensure_2d=False)
+    if _find_order(owner, read_names(X), place, names) is not None:
+        raise _names_differ(place, "Feature names must be in the same order as they were in fit.")
 
 
 def match_columns(
@@ -65,17 +67,53 @@ def match_columns(
     owner : the name of the estimator in error messages.
     place : a function that returns the name of sequence i in error messages, such as "X[0]".
     """
+    orders = find_orders(owner, parts, place, names)
+    return [part if order is None else to_array(part)[:, order] for part, order in zip(parts, orders, strict=True)]
+
+
+def find_orders(
+    owner: str, parts: Sequence[UserData], place: Callable[[int], str], names: Array | None
+) -> list[list[int] | None]:
+    """Return, for each sequence, the position of each column in `names`, or None if its columns are in this order.
+
+    Raise if a sequence has other column names. The arguments are those of `match_columns`.
+    """
     if names is None and not any(map(is_frame, parts)):
-        return parts
+        return [None] * len(parts)
     orders: dict[tuple[object, ...] | None, list[int] | None] = {}
-    matched = []
+    found = []
     for i, part in enumerate(parts):
         columns = _columns(part)
         if columns not in orders and not _is_empty(part):
-            orders[columns] = _find_order(owner, part, columns, place(i), names)
-        order = orders.get(columns)
-        matched.append(part if order is None else to_array(part)[:, order])
-    return matched
+            orders[columns] = _find_order(owner, read_names(part), place(i), names)
+        found.append(orders.get(columns))
+    return found
+
+
+def common_names(parts: Sequence[UserData], place: Callable[[int], str]) -> Array | None:
+    """Return the column names of training sequences, in the order of the first data frame; None if they have no names.
+
+    Raise if the sequences have different column names.
+
+    place : a function that returns the name of sequence i in error messages, such as "X[0]".
+    """
+    if not any(is_frame(part) and not _is_empty(part) for part in parts):
+        return None
+    found: dict[tuple[object, ...] | None, tuple[str, Array | None]] = {}
+    for i, part in enumerate(parts):
+        if not _is_empty(part) and (columns := _columns(part)) not in found:
+            found[columns] = place(i), read_names(part)
+    first, names = next(iter(found.values()))
+    for other, others in found.values():
+        if not have_same_names(names, others):
+            wanted, own = (set(() if these is None else these) for these in (names, others))
+            sides = ((other, own - wanted), (first, wanted - own))
+            only = [f"only {at} has {shown_list(sorted(more, key=str))}" for at, more in sides if more]
+            raise ValueError(
+                f"{other} and {first} have different column names ({' and '.join(only)}): expected the same columns in "
+                "every sequence"
+            )
+    return next((own for _, own in found.values() if own is not None), None)
 
 
 def read_columns(
@@ -88,37 +126,44 @@ def read_columns(
     owner : the name of the estimator in error messages.
     place : a function that returns the name of sequence i in error messages, such as "X[0]".
     """
-    if not any(is_frame(part) and not _is_empty(part) for part in parts):
-        return parts, None
-    found: dict[tuple[object, ...] | None, tuple[str, Array | None]] = {}
-    for i, part in enumerate(parts):
-        if not _is_empty(part) and (columns := _columns(part)) not in found:
-            found[columns] = place(i), read_names(owner, part, place(i))
-    first, names = next(iter(found.values()))
-    wanted = set() if names is None else set(names)
-    for other, others in found.values():
-        own = set() if others is None else set(others)
-        if own != wanted:
-            sides = ((other, own - wanted), (first, wanted - own))
-            only = [f"only {at} has {shown_list(sorted(more))}" for at, more in sides if more]
-            raise ValueError(
-                f"{other} and {first} have different column names ({' and '.join(only)}): expected the same columns in "
-                "every sequence"
-            )
-    return (parts if names is None else match_columns(owner, parts, place, names)), names
+    names = common_names(parts, place)
+    return match_columns(owner, parts, place, names), names
 
 
-def names_from_config(config: Mapping[str, UserData], n_features: int) -> Array | None:
+def have_same_names(names: Sequence[Hashable] | Array | None, others: Sequence[Hashable] | Array | None) -> bool:
+    """Return whether two tables have the same column names, in any order; None is an array, which has no names."""
+    if names is None or others is None:
+        return _are_positions(names) and _are_positions(others)
+    return set(names) == set(others)
+
+
+def string_names(names: Array | None) -> Array | None:
+    """Return the names if all of them are strings, as scikit-learn stores them in `feature_names_in_`, or None."""
+    return names if names is not None and all(isinstance(name, str) for name in names) else None
+
+
+def names_as_text(names: Array | None) -> list[str] | None:
+    """Return the names as strings; return None if there are none, or if they are the positions 0, 1, ..."""
+    return None if names is None or _are_positions(names) else list(map(str, names))
+
+
+def names_to_config(names: Array | None) -> list[UserData] | None:
+    """Return the column names as a list that can be written as JSON; `names_from_config` reads it."""
+    return None if names is None else list(map(_name_to_json, names))
+
+
+def names_from_config(config: Mapping[str, UserData], n_features: int | None) -> Array | None:
     """Return the column names that a model file stores, or None if it has none; raise if they are not valid.
 
     config : the part of the model file that describes the columns.
+    n_features : the number of columns, or None if it is not known.
     """
     names = config.get("feature_names")
     if names is None:
         return None
-    if not isinstance(names, list) or len(names) != n_features or not all(isinstance(name, str) for name in names):
-        raise ModelFileError(f"feature_names is {shown(names)}: expected {n_features} strings, or null")
-    return np.array(names, object)
+    if not isinstance(names, list) or len(names) != (len(names) if n_features is None else n_features):
+        raise ModelFileError(f"feature_names is {shown(names)}: expected {n_features} names, or null")
+    return object_array(list(map(_name_from_json, names)))
 
 
 @contextmanager
@@ -141,20 +186,84 @@ def _is_empty(part: UserData) -> bool:
 
 
 def _columns(part: UserData) -> tuple[object, ...] | None:
-    """Return the column names of a data frame; return None for anything else."""
+    """Return the names that a data frame gives to its columns; return None for anything else."""
     return tuple(column_names(part)) if is_frame(part) else None
 
 
-def _find_order(
-    owner: str, part: UserData, columns: tuple[object, ...] | None, place: str, names: Array | None
-) -> list[int] | None:
-    """Return the index in `part` of each column in `names`; return None if the columns need not be reordered.
+def _read_name(name: UserData) -> Hashable:
+    """Return a name in the form that files store, in which a loaded model finds it again, also if it is NaN."""
+    if isinstance(name, tuple):
+        return tuple(map(_read_name, name))
+    value = name.item() if isinstance(name, np.bool_ | np.number | np.str_) else name
+    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return OtherName(type(name).__name__, str(name))
 
-    Raise if the columns do not have these names.
+
+def _name_to_json(name: UserData) -> UserData:
+    if isinstance(name, tuple):
+        return list(map(_name_to_json, name))
+    return {"type": name.type, "text": name.text} if isinstance(name, OtherName) else name
+
+
+def _name_from_json(value: UserData) -> Hashable:
+    if isinstance(value, list):
+        return tuple(map(_name_from_json, value))
+    if isinstance(value, dict):
+        kind, text = value.get("type"), value.get("text")
+        if len(value) == 2 and isinstance(kind, str) and isinstance(text, str):
+            return OtherName(kind, text)
+    elif value is None or isinstance(value, str | int | float):
+        return value
+    raise ModelFileError(f"feature_names has {shown(value)}: expected a string, a number, or a list of these")
+
+
+def _are_positions(names: Sequence[Hashable] | Array | None) -> bool:
+    """Return whether names are 0, 1, ..., in this order, or None, which describe columns by their positions."""
+    return names is None or tuple(names) == tuple(range(len(names)))
+
+
+def _find_order(owner: str, columns: Array | None, place: str, names: Array | None) -> list[int] | None:
+    """Return the index in `columns` of each of `names`; return None if the columns need not be reordered.
+
+    Raise if the columns have other names. Warn if only one of both has names.
     """
-    if columns is not None and names is not None and sorted(map(str, columns)) == sorted(names):
-        at = {name: number for number, name in enumerate(columns)}
-        if len(at) == len(names):
-            return None if columns == tuple(names) else [at[name] for name in names]
-    check_names(owner, part, place, names)
-    return None
+    if columns is None or _are_no_names(columns, names):
+        if not _are_positions(names):
+            _warn(f"X does not have valid feature names, but {owner} was fitted with feature names")
+        return None
+    wanted = tuple(range(len(columns)) if names is None else names)
+    own = set(columns)
+    if (names is None or _are_no_names(names, columns)) and own != set(wanted):
+        _warn(f"X has feature names, but {owner} was fitted without feature names")
+        return None
+    if tuple(columns) == wanted:
+        return None
+    unseen, missing = own - set(wanted), set(wanted) - own
+    if unseen or missing:
+        text = f"Feature names unseen at fit time: {_listed(unseen)} " if unseen else ""
+        text += f"Feature names seen at fit time, yet now missing: {_listed(missing)}" if missing else ""
+        raise _names_differ(place, text)
+    at = {name: position for position, name in enumerate(columns)}
+    if not len(at) == len(columns) == len(wanted):
+        raise _names_differ(place, "Several columns have the same name, and must be in the same order as in fit.")
+    return [at[name] for name in wanted]
+
+
+def _are_no_names(names: Array, others: Array | None) -> bool:
+    """Return whether names are the positions 0, 1, ..., and cannot be compared with others, which are strings."""
+    return _are_positions(names) and string_names(others) is not None
+
+
+def _names_differ(place: str, text: str) -> ValueError:
+    return ValueError(f"{place}: The feature names should match those that were passed during fit. {text.rstrip()}")
+
+
+def _listed(names: set[Hashable]) -> str:
+    texts = sorted(map(str, names))
+    more = ["..."] if len(texts) > MOST_NAMES else []
+    return " ".join(f"- {one_line(text)}" for text in texts[:MOST_NAMES] + more)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=stacklevel_of_user())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,13 +16,31 @@ import scipy.sparse as sp
 from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, UserData, as_writable, is_sparse
 from kernelcrf.basis.factor import stack
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.readers.columns import match_columns, read_columns
+from kernelcrf.readers.columns import match_columns, names_from_config, names_to_config, read_columns
 from kernelcrf.readers.containers import is_frame, read_container
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.one_graph import OneGraph, OpenGraph, open_graph, read_graph
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
+
+
+class GraphColumns(NamedTuple):
+    """The names of the features of nodes and of edges; each is None unless the features were passed as data frames."""
+
+    nodes: Array | None = None
+    edges: Array | None = None
+
+    def to_config(self) -> dict[str, UserData]:
+        """Return the names as a dict that can be written as JSON; `from_config` reads this dict."""
+        named = {"feature_names": self.nodes, "edge_feature_names": self.edges}
+        return {key: names_to_config(names) for key, names in named.items() if names is not None}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, UserData], n_features: int) -> GraphColumns:
+        """Return the names in a dict that `to_config` returned; nodes have `n_features` features."""
+        edges = {"feature_names": config.get("edge_feature_names")}
+        return cls(names_from_config(config, n_features), names_from_config(edges, None))
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +52,7 @@ class GraphSamples:
     edges : the numbers of the two nodes of each edge, one row per edge.
     edge_features : the features of the edges, one row per edge, or None.
     directed : whether edges have a direction; the edges of sequences always have a direction.
-    column_names : the names of the node features if they were passed as data frames; otherwise None.
+    columns : the names of the features of nodes and of edges.
     node_types, edge_types : the type of each node and of each edge, or None.
     cliques : a dict from the user's names to cliques, one row of node numbers per clique.
     known : the kinds of cliques of a fitted model, or None if the kinds are those of these graphs.
@@ -44,7 +63,7 @@ class GraphSamples:
     edges: Ints
     edge_features: Inputs | None
     directed: bool
-    column_names: Array | None = None
+    columns: GraphColumns = field(default_factory=GraphColumns)
     node_types: Array | None = None
     edge_types: Array | None = None
     cliques: Mapping[str, Ints] = field(default_factory=dict)
@@ -78,7 +97,7 @@ class GraphSamples:
             returned. If `like` is None, an empty X raises a ValueError.
         """
         opened = [open_graph(x, i, directed) for i, x in enumerate(read_graphs(X))]
-        matched, names = _match_columns(opened, like)
+        matched, columns = _match_columns(opened, like)
         items = [read_graph(x, i, directed) for i, x in enumerate(matched)]
         if not items:
             if like is not None:
@@ -98,7 +117,7 @@ class GraphSamples:
             edges,
             as_writable(stack(features)) if features else None,
             directed or items[0].is_chain,
-            names,
+            columns,
             _join_types([item.node_types for item in items]),
             _join_types([item.edge_types for item in items]),
             {name: np.concatenate(rows) for name, rows in cliques.items()},
@@ -116,7 +135,7 @@ class GraphSamples:
             numbers[self.edges[edges]],
             None if self.edge_features is None else self.edge_features[edges],
             self.directed,
-            self.column_names,
+            self.columns,
             None if self.node_types is None else _join_types([self.node_types[nodes]]),
             None if self.edge_types is None else _join_types([self.edge_types[edges]]),
             {name: rows for name, rows in cliques.items() if len(rows)},
@@ -236,21 +255,26 @@ def read_graphs(X: UserData) -> list[UserData]:
     return list(opened)
 
 
-def _match_columns(graphs: list[OpenGraph], like: GraphSamples | None) -> tuple[list[OpenGraph], Array | None]:
-    """Return graphs whose node features have their columns in the same order, and the names of the columns, if any.
+def _match_columns(graphs: list[OpenGraph], like: GraphSamples | None) -> tuple[list[OpenGraph], GraphColumns]:
+    """Return graphs whose features have their columns in the same order, and the names of the columns.
 
     The columns have the order of `like`, or, if `like` is None, the order of the first graph.
     """
-    nodes = [x.nodes for x in graphs]
+    known = GraphColumns() if like is None else like.columns
 
-    def place(i: int) -> str:
-        return graphs[i].place
+    def match(parts: list[UserData], places: list[str], names: Array | None) -> tuple[Sequence[UserData], Array | None]:
+        if like is None:
+            return read_columns("GraphCRF", parts, places.__getitem__)
+        return match_columns("GraphCRF", parts, places.__getitem__, names), names
 
-    if like is None:
-        matched, names = read_columns("GraphCRF", nodes, place)
-    else:
-        matched, names = match_columns("GraphCRF", nodes, place, like.column_names), like.column_names
-    return [x._replace(nodes=own) for x, own in zip(graphs, matched, strict=True)], names
+    nodes, of_nodes = match([x.nodes for x in graphs], [x.place for x in graphs], known.nodes)
+    features = [() if x.edge_features is None else x.edge_features for x in graphs]
+    edges, of_edges = match(features, [x.edge_place for x in graphs], known.edges)
+    matched = [
+        x._replace(nodes=own, edge_features=None if x.edge_features is None else of_edge)
+        for x, own, of_edge in zip(graphs, nodes, edges, strict=True)
+    ]
+    return matched, GraphColumns(of_nodes, of_edges)
 
 
 def _of_type(rows: Inputs, types: Array | None, wanted: Type | None) -> Inputs:

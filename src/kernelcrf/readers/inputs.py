@@ -303,6 +303,12 @@ def _find_columns(columns: UserData, reader: SequenceReader, name: str) -> Place
     else:
         listed = [columns] if isinstance(columns, str) else list(columns)
         at = {column: c for c, column in enumerate(known)}
+        for c in listed:
+            if is_whole(c) and at.get(c, c) != c:
+                raise ValueError(
+                    f"inputs[{name!r}] has the column {c}, and the data frames in X have a column of this name at "
+                    f"another position, {at[c]}: expected a column that is clear; rename the columns of X to strings"
+                )
         indices = [at.get(c, -1) if isinstance(c, str) else c if is_whole(c) else -1 for c in listed]
         wrong = [c for c, k in zip(listed, indices, strict=True) if not 0 <= k < reader.n_features]
         if wrong:

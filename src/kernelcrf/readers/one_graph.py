@@ -1,7 +1,7 @@
 """Read one graph in any of its forms: a tuple, a mapping, a networkx graph or a sequence of tokens.
 
 The first step, `open_graph`, finds the parts of the graph. The second step, `read_graph`, checks the parts and converts
-them to arrays. Between the two steps, the columns of the node features can be reordered.
+them to arrays. Between the two steps, the columns of the features can be reordered.
 """
 
 from __future__ import annotations

@@ -14,12 +14,19 @@ from numbers import Number
 import numpy as np
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array, check_X_y
 
 from kernelcrf.arrays import Array, Inputs, Labels, UserData, as_writable, is_sparse
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag
-from kernelcrf.readers.columns import named_errors, names_from_config, stand_in
+from kernelcrf.readers.columns import (
+    check_names,
+    named_errors,
+    names_as_text,
+    names_from_config,
+    names_to_config,
+    read_names,
+)
 from kernelcrf.readers.containers import is_frame, read_container
 from kernelcrf.readers.labels import values_from_config, values_to_config
 from kernelcrf.readers.weights import read_weights
@@ -33,12 +40,12 @@ class RowReader:
     """Reads rows that have the same columns as the rows passed to `fit`.
 
     owner : the name of the estimator, for error messages.
-    feature_names : the names of the columns if `fit` was given a data frame; otherwise None.
+    column_names : the names of the columns if `fit` was given a data frame; otherwise None.
     """
 
     owner: str
     n_features: int
-    feature_names: Array | None = None
+    column_names: Array | None = None
 
     @classmethod
     def fit(
@@ -50,26 +57,37 @@ class RowReader:
         """
         if y is None:
             raise ValueError(f"{owner} requires y to be passed, but the target y is None: expected one label per row")
-        X, y, columns = _rows(X), _targets(y), stand_in(owner)
+        X, y = _rows(X), _targets(y)
+        names = read_names(X)
         with named_errors("X", "y"):
-            X, y = validate_data(columns, X, y, accept_sparse="csr", dtype=DTYPES, multi_output=multi_output)
-        return cls(owner, columns.n_features_in_, getattr(columns, "feature_names_in_", None)), as_writable(X), y
+            X, y = check_X_y(X, y, accept_sparse="csr", dtype=DTYPES, multi_output=multi_output, estimator=owner)
+        return cls(owner, X.shape[1], names), as_writable(X), y
 
     def read(self, X: UserData) -> Inputs:
         """Return X as a dense or CSR matrix, one row per sample; an empty list becomes a matrix without rows."""
         X = _rows(X)
         if isinstance(X, list) and not X:
             return np.empty((0, self.n_features))
-        columns = stand_in(self.owner, self.feature_names)
-        columns.n_features_in_ = self.n_features
+        check_names(self.owner, X, "X", self.column_names)
         with named_errors("X"):
-            X = validate_data(columns, X, reset=False, accept_sparse="csr", dtype=DTYPES, ensure_min_samples=0)
+            X = check_array(
+                X, accept_sparse="csr", dtype=DTYPES, ensure_min_samples=0, estimator=self.owner, input_name="X"
+            )
+        if X.shape[1] != self.n_features:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {self.owner} is expecting {self.n_features} features as input, the "
+                "same columns as in fit"
+            )
         return as_writable(X)
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Return the column names as text, or None if the columns have no names."""
+        return names_as_text(self.column_names)
 
     def to_config(self) -> dict[str, object]:
         """Return the number and the names of the columns as a dict for JSON; `from_config` reads this dict."""
-        names = None if self.feature_names is None else list(map(str, self.feature_names))
-        return {"n_features": int(self.n_features), "feature_names": names}
+        return {"n_features": int(self.n_features), "feature_names": names_to_config(self.column_names)}
 
     @classmethod
     def from_config(cls, owner: str, config: Mapping[str, UserData]) -> RowReader:

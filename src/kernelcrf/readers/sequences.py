@@ -29,7 +29,14 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count
 from kernelcrf.readers import feature_dicts
-from kernelcrf.readers.columns import match_columns, names_from_config, read_columns
+from kernelcrf.readers.columns import (
+    match_columns,
+    names_as_text,
+    names_from_config,
+    names_to_config,
+    read_columns,
+    string_names,
+)
 from kernelcrf.readers.containers import is_collection, is_frame, read_container, read_lengths
 from kernelcrf.readers.feature_dicts import COLLECTIONS, NamedTokens
 from kernelcrf.readers.stacking import stack_sequences
@@ -164,18 +171,18 @@ class SequenceReader:
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Return the column names, from the vocabulary or from data frames, or None if the columns have no names."""
+        """Return the column names as text, from the vocabulary or from data frames; None if columns have no names."""
         if isinstance(self.vectorizer, DictVectorizer):
             return list(self.vectorizer.feature_names_)
-        return None if self.column_names is None else list(self.column_names)
+        return names_as_text(self.column_names)
 
     def to_config(self) -> dict[str, object]:
         """Return the reader as a dict that can be written as JSON; `from_config` reads this dict."""
         config: dict[str, object] = {"kind": self.kind, "n_features": self.n_features}
-        if self.feature_names is not None:
-            config["feature_names"] = self.feature_names
+        if self.column_names is not None:
+            config["feature_names"] = names_to_config(self.column_names)
         if isinstance(self.vectorizer, DictVectorizer):
-            config["separator"] = self.vectorizer.separator
+            config |= {"feature_names": list(self.vectorizer.feature_names_), "separator": self.vectorizer.separator}
         return config
 
     @classmethod
@@ -189,7 +196,7 @@ class SequenceReader:
             return cls(kind, n_features, None, names)
         if names is None:
             return cls(kind, n_features, feature_dicts.new_vectorizer(n_features))
-        if not isinstance(config["separator"], str) or len(set(names)) != n_features:
+        if not isinstance(config["separator"], str) or string_names(names) is None or len(set(names)) != n_features:
             raise ModelFileError(
                 f"feature_names is {shown(names)} and separator is {shown(config['separator'])}: expected {n_features} "
                 "distinct strings, and one string"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelcrf.arrays import Array, Labels, UserData
-from kernelcrf.readers.columns import check_names, names_from_config, read_names
+from kernelcrf.readers.columns import check_names, names_from_config, names_to_config, read_names
 from kernelcrf.readers.containers import is_missing_value, read_table
 from kernelcrf.readers.labels import values_from_config, values_to_config
 from kernelcrf.validation import shown, shown_list
@@ -25,11 +25,11 @@ class TableReader:
     """Reads tables with the same columns (variables) as the table passed to `fit`.
 
     categories : the sorted distinct values of each variable.
-    feature_names : the names of the variables if `fit` was given a data frame; otherwise None.
+    column_names : the names of the variables if `fit` was given a data frame; otherwise None.
     """
 
     categories: tuple[Array, ...]
-    feature_names: Array | None = None
+    column_names: Array | None = None
 
     @classmethod
     def fit(cls, X: UserData, categories: Sequence[UserData] | None = None) -> tuple[TableReader, Labels]:
@@ -39,7 +39,7 @@ class TableReader:
         """
         table = read_table(X, "X")
         _check_shape(table)
-        names = read_names("MarkovNetwork", X, "X")
+        names = read_names(X)
         if categories is not None and len(categories) != table.shape[1]:
             raise ValueError(
                 f"categories has {len(categories)} entries and X has {table.shape[1]} columns: expected one entry per "
@@ -57,7 +57,7 @@ class TableReader:
         if table.ndim and not len(table):
             return np.empty((0, len(self.categories)), np.int32)
         _check_shape(table)
-        check_names("MarkovNetwork", X, "X", self.feature_names)
+        check_names("MarkovNetwork", X, "X", self.column_names)
         if table.shape[1] != len(self.categories):
             raise ValueError(f"X has {table.shape[1]} columns: expected {len(self.categories)}, as in fit")
         return self._encode(table)
@@ -74,7 +74,7 @@ class TableReader:
 
     def to_config(self) -> dict[str, object]:
         """Return the reader as a dict that can be written as JSON; `from_config` reads this dict."""
-        names = {} if self.feature_names is None else {"feature_names": list(self.feature_names)}
+        names = {} if self.column_names is None else {"feature_names": names_to_config(self.column_names)}
         return {"categories": [values_to_config(values) for values in self.categories], **names}
 
     @classmethod
