@@ -5,6 +5,10 @@ import pytest
 import scipy.sparse as sp
 from scipy.linalg import expm
 
+from kernelcrf import ChainCRF
+from kernelcrf.datasets import make_sequences
+from kernelcrf.fitting import laplace as module
+from kernelcrf.fitting.curvature_diagonal import curvature_diagonal
 from kernelcrf.fitting.lanczos import krylov
 from kernelcrf.fitting.laplace import hessian, laplace
 from kernelcrf.partitions.features import TokenFeatures
@@ -147,3 +151,62 @@ def test_functions_of_a_matrix_by_lanczos():
     assert found.quadrature(lambda x: 1 / x) * z @ z == pytest.approx(z @ np.linalg.solve(S, z), rel=1e-10)
     few = krylov(lambda v: np.where(np.arange(60) < 20, 2.0, 5.0) * v, z, rtol=0.0)
     assert len(few.V) == 2
+
+
+def test_the_evidence_of_single_tokens_counts_the_scores_of_first_and_last_labels():
+    """The features of a token are its inputs and two ones; the Hessian is that of multinomial logistic regression."""
+    rng = np.random.default_rng(0)
+    y, C = rng.integers(0, 3, size=25), 2.0
+    x = np.eye(3)[y][:, :2] + 0.5 * rng.normal(size=(25, 2))
+    X, Y = list(x[:, None]), list(y[:, None])
+    options = {"boundaries": True, "tol": 1e-10, "random_state": 0}
+    crf = ChainCRF("linear", C=C, laplace=True, **options).fit(X, Y)
+    p, features = np.concatenate(crf.predict_proba(X)), np.column_stack((x, np.ones((25, 2))))
+    H = np.eye(12) / C
+    for own, row in zip(features, p, strict=True):
+        H += np.kron(np.outer(own, own), np.diag(row) - np.outer(row, row))
+    expected = -crf.certificate_.objective - 0.5 * np.linalg.slogdet(C * H)[1]
+    assert crf.log_marginal_likelihood() == pytest.approx(expected, abs=1e-6)
+    best = ChainCRF("linear", C="evidence", laplace=True, **options).fit(X, Y)
+    for factor in (0.8, 1.25):
+        other = ChainCRF("linear", C=best.C_ * factor, laplace=True, **options).fit(X, Y)
+        assert other.log_marginal_likelihood() < best.log_marginal_likelihood()
+
+
+def diagonals(objective, at):
+    """The approximation and the exact diagonal of the curvature of the loss."""
+    exact = np.diagonal(hessian(objective, objective.evaluate(at.theta, curvature=True))) - objective.layout.lam
+    return curvature_diagonal(objective, at), exact
+
+
+def diagonals_of_fit(monkeypatch, X, y, **options):
+    """The terms of a fit, with the approximation and the exact diagonal for their weights."""
+    found = {}
+
+    def both(objective, at):
+        d, exact = diagonals(objective, at)
+        found.update({name: (d[place], exact[place]) for name, place in objective.layout.slices.items()})
+        return d
+
+    monkeypatch.setattr(module, "curvature_diagonal", both)
+    ChainCRF(laplace="diagonal", random_state=0, **options).fit(X, y)
+    return found
+
+
+def test_the_diagonal_is_exact_for_features_that_occur_once_in_a_sequence(monkeypatch):
+    rows = random_objective(3, lengths=(1,) * 9, weighted=True)
+    np.testing.assert_allclose(*diagonals(rows, mode(rows)), atol=1e-9)
+    rng = np.random.default_rng(0)
+    X = [[[f"at {t}", f"of {rng.integers(2)} at {t}"] for t in range(3)] for _ in range(20)]
+    found = diagonals_of_fit(monkeypatch, X, [list(rng.permutation(list("abc"))) for _ in X], C=1.0)
+    np.testing.assert_allclose(*found["node"], atol=1e-9)
+    assert not np.allclose(*found["edge"], rtol=0.1)
+
+
+def test_how_far_the_diagonal_is_from_the_exact_one(monkeypatch):
+    """The figures are those of docs/guide/updating.md."""
+    data = make_sequences(60, random_state=0)
+    found = diagonals_of_fit(monkeypatch, data.X, data.y, C=10.0, n_components=60)
+    nodes, steps = ((0.1 + d) / (0.1 + exact) for d, exact in found.values())
+    assert 0.8 < nodes.min() < nodes.max() < 1.2
+    assert (steps.min().round(1), steps.max().round(1)) == (0.6, 1.6)

@@ -1,4 +1,4 @@
-"""The diagonal of the curvature of the loss, and the posterior of weights that it determines.
+"""An approximation of the diagonal of the curvature of the loss, and the posterior of weights that it determines.
 
 Covariances between cliques are omitted, as in equation (30) of the paper. The weight of feature f in column k of the
 factor A of a label kernel then has the curvature
@@ -8,6 +8,11 @@ factor A of a label kernel then has the curvature
 where p_c(y) is the probability of the joint label y of the clique, and omega_c the weight of its sample. With the prior
 precisions lam, the posterior is about N(theta_hat, 1 / (lam + d)), independently for each weight. Computing d takes one
 pass over the data, however many weights there are.
+
+The diagonal of the Hessian is the variance of sum_c F_cf A_{y_c k} per sample. It equals d for single rows, and for a
+feature that occurs in one clique per sequence. Otherwise d lacks 2 F_cf F_c'f Cov(A_{y_c k}, A_{y_c' k}) for each pair
+of cliques c, c' of a sequence that both have the feature. The weights of transitions, which every step has, lack most.
+The exact diagonal would take one product with the Hessian, a pass over the data, for each weight.
 """
 
 from __future__ import annotations

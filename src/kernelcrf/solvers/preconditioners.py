@@ -31,7 +31,7 @@ from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.partition import PartitionState, RowPartition
 from kernelcrf.solvers.linear_systems import Product, lower_factor
-from kernelcrf.terms import STEPS, TOKENS, Term
+from kernelcrf.terms import STEPS, Term
 
 PER_LABEL_UP_TO = 64
 KRONECKER_UP_TO = 4000
@@ -173,11 +173,11 @@ def _over_weights(term: Term, of_labels: Floats) -> Floats:
 
 
 def has_single_nodes(objective: Objective) -> bool:
-    """Return whether every sample is a single token, and a single term scores the labels of tokens.
+    """Return whether every sample is a single token, and a single term scores its label.
 
-    This term must have dense features and label_kernel="delta".
+    This term must have dense features and label_kernel="delta". The scores of first and last labels are such terms too.
     """
-    nodes = [term for term in objective.layout.terms if term.cliques == TOKENS]
+    nodes = [term for term in objective.layout.terms if term.cliques != STEPS]
     for partition in objective.partitions:
         if not isinstance(partition, ChainPartition) or partition.chains.lengths.max(initial=0) > 1:
             return False
@@ -193,7 +193,7 @@ def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats]
     """
     if not has_single_nodes(objective):
         return None
-    term = next(term for term in objective.layout.terms if term.cliques == TOKENS)
+    term = next(term for term in objective.layout.terms if term.cliques != STEPS)
     n_labels, n = term.k_y.L, term.n
     found = np.zeros((n_labels, n_labels, n, n))
     for row in range(n_labels):
