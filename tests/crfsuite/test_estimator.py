@@ -183,6 +183,16 @@ def test_features_that_are_false_are_observed():
     assert ours["flagged"][1] > ours["absent"][1]
 
 
+@pytest.mark.parametrize("min_freq", [0, 1])
+def test_crfsuite_adds_up_the_signs_of_values_that_min_freq_counts_here(min_freq):
+    """As docs/coming_from/crfsuite.md says: CRFsuite drops pairs whose values sum to less than min_freq."""
+    X = [[{"up": 1.0, "down": -1.0}, {"up": -1.0, "down": -2.0}]] * 5
+    theirs = sklearn_crfsuite.CRF(min_freq=min_freq, max_iterations=20).fit(X, [["a", "b"]] * 5)
+    ours = CRF(min_freq=min_freq, max_iterations=20).fit(X, [["a", "b"]] * 5)
+    assert set(theirs.state_features_) == {("up", "a")}
+    assert set(ours.state_features_) == {("up", "a"), ("up", "b"), ("down", "a"), ("down", "b")}
+
+
 def test_the_parameters_are_those_of_sklearn_crfsuite():
     ours, theirs = inspect.signature(CRF).parameters, inspect.signature(sklearn_crfsuite.CRF).parameters
     assert list(ours) == list(theirs)
