@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from kernelcrf import ChainCRF, GraphCRF, MarkovNetwork, MultiLabelCRF, load
+from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF, SegmentCRF, load
 from kernelcrf.datasets import make_sequences
 from kernelcrf.solvers import SOLVERS
 
@@ -139,3 +139,51 @@ def test_minus_one_is_missing_beside_booleans_of_numpy():
     X = [rng.normal(size=(3, 1)) for _ in range(6)]
     y = [[one if k < 2 else -1 for k, one in enumerate(rng.random(3) > 0.5)] for _ in X]
     assert ChainCRF("linear").fit(X, y).classes_.tolist() == [False, True]
+
+
+def test_all_estimators_and_metrics_read_minus_one_by_one_rule():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(4, 1)) for _ in range(12)]
+
+    def classes_of(labels, **options):
+        y = [rng.permutation([*labels, *labels])[:4] if i else [*labels, *labels][:4] for i in range(12)]
+        y[1] = [*labels, *labels][-4:]
+        found = [
+            estimator("linear", C=1.0, **options).fit(X, y).classes_ for estimator in (ChainCRF, SegmentCRF, GraphCRF)
+        ]
+        found.append(KernelClassifier("linear", **options).fit(np.concatenate(X), np.concatenate(y)).classes_)
+        return [own.tolist() for own in found]
+
+    assert classes_of([-1, 1]) == [[-1, 1]] * 4
+    assert classes_of([-1, 0, 2]) == [[0, 2]] * 4
+    assert classes_of([-2, -1, 1]) == [[-2, -1, 1]] * 4
+    assert classes_of([-1, 0, 1], classes=[-1, 0, 1]) == [[-1, 0, 1]] * 4
+    with pytest.warns(UserWarning, match="-1 is read as a missing label") as caught:
+        assert classes_of([-1, 0, 1]) == [[0, 1]] * 4
+    assert len(caught) == 4
+
+
+def test_rows_without_a_label_are_left_out_of_the_fit_and_of_the_score():
+    X, _ = rows()
+    y = np.where(X[:, 0] > 0.3, 2, np.where(X[:, 0] < -0.3, 0, -1))
+    named = np.array([None if label < 0 else f"class {label}" for label in y], object)
+    known, weights = y >= 0, np.arange(1.0, 61.0)
+    expected = KernelClassifier(gamma=0.5).fit(X[known], y[known], weights[known])
+    for labels in (y, named, np.where(named == None, -1, named)):  # noqa: E711
+        model = KernelClassifier(gamma=0.5).fit(X, labels, weights)
+        np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+        assert model.score(X, labels, weights) == expected.score(X[known], y[known], weights[known])
+    with pytest.raises(ValueError, match="sample_weight is 0 for every row with a known label"):
+        model.fit(X, labels, ~known * 1.0)
+    with pytest.raises(ValueError, match="y has only missing labels"):
+        KernelClassifier(classes=[0, 1]).fit(X, np.full(60, -1))
+
+
+def test_minus_one_is_missing_beside_tags_of_segments():
+    """Tags have a B and an I for each type, also if only one of them occurs."""
+    X = [np.eye(3)] * 2
+    one, other = (
+        SegmentCRF("linear", C=1.0, random_state=0).fit(X, [["B-PER", "O", "O"], ["B-PER", "O", y]]) for y in (-1, None)
+    )
+    asked = X[:1], [["B-PER", "I-PER", -1]]
+    assert one.log_prob(*asked) == other.log_prob(*asked)

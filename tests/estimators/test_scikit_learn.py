@@ -77,7 +77,6 @@ FLAT_CHECKS = {
 SINGLE_TOKEN_CHECKS = {
     "check_sample_weight_equivalence_on_sparse_data": "fits sparse matrices and predicts arrays: refused, by an error "
     "that says how to convert them",
-    "check_classifiers_classes": "has the labels -1 and 1, and beside positive integers -1 is a missing label",
     "check_classifiers_regression_target": "wants labels such as 0.37 refused, and any hashable value is a label",
 }
 LINEAR_CHECKS = {

@@ -233,8 +233,11 @@ def test_routed_weights_reach_a_scorer():
 
 def test_minus_one_is_missing_unless_it_is_a_class():
     y, answers, p = [[-1, 1, 1, -1]], [[1, 1, 1, -1]], [np.array([[0.1, 0.9]] * 4)]
-    assert km.flat_accuracy(y, [[1, 1, 1, 1]]) == 1.0
+    assert km.flat_accuracy(y, [[1, 1, 1, 1]]) == 0.5
     assert km.flat_accuracy(y, answers) == 0.75
+    assert km.flat_accuracy([[-1, 2, 0]], [[1, 2, 1]]) == 0.5
+    with pytest.warns(UserWarning, match=r"-1 is read as a missing label: pass classes=\[-1, 0, 1\]"):
+        assert km.flat_accuracy([[-1, 1, 0]], [[1, 1, 1]]) == 0.5
     assert km.flat_accuracy([[-1, -2]], [[1, -2]]) == 0.5
     assert km.flat_accuracy([["a", -1]], [["a", "b"]]) == 1.0
     assert km.flat_f1(y, [[1, 1, 1, 1]], labels=[-1, 1], average=None, zero_division=0)[0] == 0.0

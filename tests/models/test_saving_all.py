@@ -249,7 +249,7 @@ def replaced(config, place, value):
         ("posterior", "C", [0, -1.0, float("nan"), "1"]),
         ("posterior", "n_iter", [-1, 1.5, True, "1", 2**70]),
         ("posterior", "n_features", [0, 3.0, None]),
-        ("posterior", "feature_names", ["abc", {"a": 1, "b": 2, "c": 3}, ["a", "b"], ["a", "b", 3]]),
+        ("posterior", "feature_names", ["abc", {"a": 1, "b": 2, "c": 3}, ["a", "b"], ["a", "b", {"type": 3}]]),
         ("posterior", "layout/0/name", ["other", None, []]),
         ("posterior", "layout/0/nodes", [2, True]),
         ("posterior", "map/map", ["other", None, 1]),

@@ -87,6 +87,23 @@ def test_minus_one_is_a_label_where_classes_say_so():
     np.testing.assert_array_equal(reader.encode([-1, 1, 1], chains)[0], [0, 1, 1])
 
 
+@pytest.mark.parametrize(
+    ("seen", "classes"),
+    [([-1, 1], [-1, 1]), ([-1, 0, 1, 2], [0, 1, 2]), ([-1, False, True], [False, True]), ([-1, -2, 1], [-2, -1, 1])],
+)
+def test_minus_one_is_a_sign_beside_one_and_missing_beside_other_labels(seen, classes):
+    assert LabelReader.fit(seen).classes.tolist() == classes
+
+
+def test_minus_one_beside_zero_and_one_is_missing_with_a_warning_unless_classes_say_what_it_is():
+    chains = Chains.from_lengths([3])
+    with pytest.warns(UserWarning, match=r"-1 is read as a missing label: pass classes=\[-1, 0, 1\] .* or None"):
+        assert LabelReader.fit([-1, 0, 1]).classes.tolist() == [0, 1]
+    assert LabelReader.fit([-1, 0, 1], classes=[-1, 0, 1]).encode([-1, 0, 1], chains)[0].tolist() == [0, 1, 2]
+    assert LabelReader.fit([-1, 0, 1], classes=[0, 1]).encode([-1, 0, 1], chains)[0].tolist() == [-1, 0, 1]
+    assert LabelReader.fit([None, 0, 1]).encode([None, 0, 1], chains)[0].tolist() == [-1, 0, 1]
+
+
 def test_arrays_of_integers_hold_missing_labels_too():
     labels, _ = LabelReader(np.array([0, 1])).encode([0, -1, 1, 1, 1], CHAINS)
     np.testing.assert_array_equal(labels, [0, -1, 1, 1, 1])
@@ -148,7 +165,7 @@ ONE = Chains.from_lengths([2])
         ([["a", "b"], ["a"]], {}, ValueError, r"y has 2 sequences and X has 1"),
         (["a", "b", "a"], {"flat": True}, ValueError, r"y has 3 labels and X has 2 tokens"),
         ([["a", "a"]], {}, ValueError, r"one class, 'a'.*at least 2 classes.*classes="),
-        ([[1, -1]], {}, ValueError, r"at least 2 classes.*-1 counts as a missing label: pass classes=\[-1, 1\]"),
+        ([[3, -1]], {}, ValueError, r"at least 2 classes.*-1 counts as a missing label: name it in classes="),
         ([[None, None]], {}, ValueError, r"y has only missing labels"),
         ([[-1, None]], {}, ValueError, r"y has only missing labels"),
         ([[-1, None]], {"classes": ["a", "b"]}, ValueError, r"y has only missing labels"),

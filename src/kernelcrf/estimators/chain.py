@@ -102,15 +102,15 @@ class ChainCRF(SpanAnswers):
         A tagging scheme, or all pairs (label, next label) that are allowed. Labellings that break the scheme, or that
         have another pair, have probability 0.
     classes : None or labels, default=None
-        All labels, if some of them may not occur in y.
+        All labels, if some of them may not occur in y, or if -1 is one of them.
     class_weight : None, "balanced" or dict, default=None
         Weights of labels. They apply to whole sequences: the weight of a sequence is the mean of the weights of its
         known labels. Sequences with weight 0 are left out of the fit.
     laplace : bool or "diagonal", default=False
         Whether to compute the marginal likelihood and the posterior of the weights, which `log_marginal_likelihood`,
         `uncertainty` and `predict_proba(posterior="laplace")` need. "diagonal" is faster, with one pass over the data.
-        It ignores covariances between weights, so the marginal likelihood is only a rough approximation. Use it for
-        linear models that you want to pass as `prior` to a later fit.
+        It ignores covariances between weights, and between the tokens of a sequence that share a weight, so the
+        marginal likelihood is only a rough approximation. Use it for linear models that you want to pass as `prior`.
     decoding : "viterbi", "marginal" or "f1", default="viterbi"
         Whether `predict` returns the likeliest labelling, the likeliest label of each token, or the labels with the
         highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER. A span can then be predicted

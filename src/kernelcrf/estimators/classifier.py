@@ -29,11 +29,12 @@ from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.arrays import Array, Floats, UserData, is_sparse
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.kernel import KernelEstimator
-from kernelcrf.estimators.parameters import LAPLACE, OF_POSTERIORS, POSTERIOR
+from kernelcrf.estimators.parameters import CLASSES, LAPLACE, OF_POSTERIORS, POSTERIOR
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.models.rows import RowModel
+from kernelcrf.readers.missing_labels import UNKNOWN
 from kernelcrf.readers.rows import RowReader, find_classes, row_accuracy
 from kernelcrf.readers.weights import only_weighted, read_weights, weigh_samples
 from kernelcrf.validation import shown_list, validated
@@ -43,7 +44,8 @@ from kernelcrf.validation import shown_list, validated
 class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ignore[misc]
     """Gaussian process classifier with two or more classes, a low-rank kernel and a certified fit.
 
-    X is a matrix with one row per sample, and y has one label per row.
+    X is a matrix with one row per sample, and y has one label per row. Rows without a label, which is None, are left
+    out. So are rows with the label -1, if the other labels are strings or integers >= 0, and are not 1 alone.
 
     Parameters
     ----------
@@ -62,6 +64,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         learn from each other.
     fit_intercept : bool, default=False
         Whether to learn a constant score for each class, with the prior variance C.
+    classes : None or labels, default=None
+        All labels, if some of them may not occur in y, or if -1 is one of them.
     class_weight : None, "balanced" or dict, default=None
         Weights of the rows of each class. Rows of weight 0 are left out of the fit.
     laplace : bool or "diagonal", default=False
@@ -105,6 +109,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     """
 
     laplace: Annotated[bool | str, LAPLACE] = False
+    classes: Annotated[Any, CLASSES] = None
 
     _has_edges: ClassVar[bool] = False
     _model_type = RowModel
@@ -122,14 +127,18 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         rows, X, y = RowReader.fit(type(self).__name__, X, y)
         if earlier is not None:
             rows, X = earlier.reader, earlier.reader.read(given)
-        classes, labels = find_classes(y)
+        classes, labels = find_classes(y, self.classes)
         if earlier is not None and not np.array_equal(classes, earlier.classes):
             raise ValueError(
                 f"y has the classes {shown_list(classes.tolist())} and the previous fit had "
                 f"{shown_list(earlier.classes.tolist())}: expected the same classes for a warm start; use "
                 "the same labels, or set warm_start=False"
             )
-        weights = read_weights(sample_weight, len(labels), "row")
+        weights, known = read_weights(sample_weight, len(labels), "row"), labels != UNKNOWN
+        if not known.all():
+            X, labels, weights = X[known], labels[known], None if weights is None else weights[known]
+            if weights is not None and not weights.any():
+                raise ValueError("sample_weight is 0 for every row with a known label: expected a weight above 0")
         weights = weigh_samples(weights, self.class_weight, np.ones_like(labels, np.int64), labels, classes, "row")
         weights, X, labels = only_weighted(weights, X, labels)
         chains = Chains.from_lengths(np.ones_like(labels, np.int64))
@@ -198,8 +207,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         return self._model.latent_mean_and_variance(X, self._engine)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
-        """Return the fraction of rows whose label is predicted correctly; `sample_weight` has one weight per row."""
-        return row_accuracy(y, self.predict(X), sample_weight)
+        """Return the fraction of labels that are predicted correctly; `sample_weight` has one weight per row."""
+        return row_accuracy(y, self.predict(X), self.classes_, sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

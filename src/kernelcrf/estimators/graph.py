@@ -90,7 +90,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         "auto" starts with edges. A structure search then adds the others, and `edge_kernel` if it is given, if they
         improve the fit. It is not available if X has types or named cliques.
     classes : None or labels, default=None
-        All labels, if some of them may not occur in y.
+        All labels, if some of them may not occur in y, or if -1 is one of them.
     inference : "exact", "loopy" or "gibbs", default="exact"
         "exact" computes probabilities on a tree of cliques, and refuses graphs for which this needs too much memory.
         "loopy" uses a convex upper bound on the logarithm of the normalising constant of p(y|x). "gibbs" fits by

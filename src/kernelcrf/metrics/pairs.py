@@ -1,8 +1,7 @@
 """Pair true labels with predictions; all metrics are computed from these pairs.
 
 A prediction is a label, or a row of probabilities. Tokens whose true label is missing are dropped, so that the tokens
-before and after a dropped token become neighbours. None and pandas.NA are missing labels. So is -1, if all other
-labels, true and predicted, are strings or integers >= 0.
+before and after a dropped token become neighbours. `kernelcrf.readers.missing_labels` says which labels are missing.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def pair(
     given = [_tokens(labels, f"y_true[{i}]") for i, labels in enumerate(y_true)]
     answers = [_tokens(said, f"{name}[{i}]") for i, said in enumerate(y_pred)]
     predicted = chain.from_iterable(answers if name == "y_pred" else [])
-    is_missing = missing_among(chain.from_iterable(given), chain(predicted, () if classes is None else classes))
+    is_missing = missing_among(chain.from_iterable(given), classes, predicted)
     true: list[list[Hashable]] = []
     pred: list[list[Any]] = []
     for i, (labels, said) in enumerate(zip(given, answers, strict=True)):

@@ -17,6 +17,7 @@ from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import TINY
 from kernelcrf.models.kernel import KernelModel
 from kernelcrf.readers.labels import values_from_config, values_to_config
+from kernelcrf.readers.missing_labels import UNKNOWN
 from kernelcrf.readers.rows import RowReader, read_classes
 from kernelcrf.terms import BIAS_TERM, TOKEN_TERM
 
@@ -75,9 +76,10 @@ class RowModel(KernelModel):
         return self.log_score(y, softmax(self.scores(X, engine), axis=1))
 
     def log_score(self, y: UserData, proba: Array) -> float:
-        """Return the log-probability of the class y of a row, averaged over rows, given all class probabilities."""
+        """Return the log-probability of the class y of a row, averaged over rows whose class is known."""
         labels = read_classes(y, self.classes, len(proba))
-        return float(np.log(np.maximum(proba[np.arange(len(labels)), labels], TINY)).mean())
+        known = np.flatnonzero(labels != UNKNOWN)
+        return float(np.log(np.maximum(proba[known, labels[known]], TINY)).mean())
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""

@@ -6,7 +6,7 @@ itself, which NaN does not. A string in the place of a sequence is a sequence of
 special meaning:
 
     None, pandas.NA The label is missing. A masked entry of a masked array is missing too.
-    -1              The label is missing if all classes are strings or integers >= 0. Otherwise -1 is a label.
+    -1              The label is missing or a class by the rule of `kernelcrf.readers.missing_labels`.
     {"a", "b"}      The label is one of the elements of this set or frozenset.
 
 If a token has a set of labels, training maximises the probability that its label is in the set.
@@ -27,7 +27,7 @@ from kernelcrf.arrays import Array, Flags, Labels, UserData
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.containers import DATES, Ragged, is_missing_value, object_array, read_labels, read_list
-from kernelcrf.readers.missing_labels import UNKNOWN, is_minus_one, minus_one_is_free
+from kernelcrf.readers.missing_labels import UNKNOWN, is_minus_one, minus_one_is_free, missing_among
 from kernelcrf.validation import shown, shown_list, stacklevel_of_user
 
 SETS = (set, frozenset)
@@ -56,9 +56,8 @@ class LabelReader:
             labels = dict.fromkeys(classes)
             _check_labels(labels, "classes")
         else:
-            labels = dict.fromkeys(seen)
-            if UNKNOWN in labels and minus_one_is_free(label for label in labels if label != UNKNOWN):
-                del labels[UNKNOWN]
+            is_missing = missing_among(seen)
+            labels = {label: None for label in seen if not is_missing(label)}
         reader = cls(_sort_labels(list(labels)))
         if not any(label in reader._index for label in seen):
             if all(map(reader._is_missing, seen)):
@@ -67,7 +66,7 @@ class LabelReader:
                 f"y has none of the classes {shown_list(labels)}: expected at least one label of y among classes="
             )
         if len(labels) < 2:
-            hint = "; -1 counts as a missing label: pass classes=[-1, 1] to use -1 as a class"
+            hint = "; -1 counts as a missing label: name it in classes= to use it as a class"
             raise ValueError(
                 f"y has one class, {shown(next(iter(labels)))}: a classifier needs samples of at least 2 classes; "
                 f"use classes= to name labels that do not occur in y{hint if UNKNOWN in seen else ''}"

@@ -1,17 +1,26 @@
 """Decide which labels are missing: None, pandas.NA and, if it cannot be a class, -1.
 
-scikit-learn marks missing labels by -1. This is possible if all classes are strings or integers >= 0; otherwise -1 is a
-label like any other.
+scikit-learn marks missing labels by -1. All estimators and metrics follow one rule:
+
+    -1 is a missing label if all other labels are strings or integers >= 0. Otherwise it is a label like any other.
+    -1 is a class beside 1 alone, because labels that are -1 and 1 are the signs of two classes.
+    -1 is a missing label beside 0 and 1, with a warning, because these could be three classes.
+
+If a user names the classes, -1 is missing unless it is one of them, and there is no warning. The values of an indicator
+matrix are 0 and 1, so that -1 beside them gives no warning either. How often -1 occurs does not matter: most labels are
+missing where few are known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Collection, Iterable
 
 import numpy as np
 
 from kernelcrf.arrays import UserData
 from kernelcrf.readers.containers import is_missing_value
+from kernelcrf.validation import stacklevel_of_user
 
 UNKNOWN = -1
 
@@ -19,6 +28,11 @@ UNKNOWN = -1
 def minus_one_is_free(labels: Iterable[UserData]) -> bool:
     """Return whether all labels are strings or integers >= 0, so that -1 can mean a missing label."""
     return all(isinstance(label, str) or (_is_integer(label) and label >= 0) for label in labels)
+
+
+def are_signs(others: Collection[UserData]) -> bool:
+    """Return whether -1 is a class beside the other labels, because the only one of them is the number 1."""
+    return set(others) == {1} and not any(isinstance(label, bool | np.bool_) for label in others)
 
 
 def is_minus_one(label: UserData) -> bool:
@@ -31,11 +45,28 @@ def _is_integer(label: UserData) -> bool:
     return isinstance(label, int | np.integer | np.bool_) and not isinstance(label, np.timedelta64)
 
 
-def missing_among(labels: Iterable[UserData], classes: Iterable[UserData] = ()) -> Callable[[UserData], bool]:
-    """Return a function that says whether one of the labels is missing.
+def missing_among(
+    labels: Iterable[UserData], classes: Iterable[UserData] | None = None, predicted: Iterable[UserData] = ()
+) -> Callable[[UserData], bool]:
+    """Return a function that says whether one of the labels is missing; warn if -1 is missing but could be a class.
 
-    classes : labels that are known not to be missing, such as predictions.
+    classes : all classes, or None if they are those of the labels and predictions.
+    predicted : predictions, which are not missing.
     """
-    others = (label for label in labels if not (is_missing_value(label) or is_minus_one(label)))
-    free = minus_one_is_free(others) and minus_one_is_free(classes)
+    given = list(labels)
+    others = [label for label in given if not (is_missing_value(label) or is_minus_one(label))]
+    others += [*predicted, *(() if classes is None else classes)]
+    free = minus_one_is_free(others) and (classes is not None or not are_signs(others))
+    if free and classes is None and set(others) == {0, 1} and any(map(is_minus_one, given)):
+        _warn_of_signs(others)
     return lambda label: is_missing_value(label) or (free and is_minus_one(label))
+
+
+def _warn_of_signs(others: Iterable[UserData]) -> None:
+    if not any(isinstance(label, bool | np.bool_) for label in others):
+        warnings.warn(
+            "the labels are -1, 0 and 1, and -1 is read as a missing label: pass classes=[-1, 0, 1] if it is a class. "
+            "If it is missing, pass classes=[0, 1], or None in the place of -1; where there is no parameter classes=, "
+            "use None, or strings as labels",
+            stacklevel=stacklevel_of_user(),
+        )

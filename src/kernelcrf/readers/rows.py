@@ -3,6 +3,7 @@
 If a row may have several labels, y is an indicator matrix as in scikit-learn, dense or sparse: one row per sample and
 one column per label. If y contains zeros, -1 marks a missing label. Otherwise, for example if y contains only -1 and 1,
 each column may have any two values, and no label is missing. A one-dimensional y counts as a matrix with one column.
+This is the rule of `kernelcrf.readers.missing_labels`, which also holds if each row has one label.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, check_X_y
 
-from kernelcrf.arrays import Array, Inputs, Labels, UserData, as_writable, is_sparse
+from kernelcrf.arrays import Array, Flags, Inputs, Labels, UserData, as_writable, is_sparse
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag
 from kernelcrf.readers.columns import (
@@ -27,8 +28,9 @@ from kernelcrf.readers.columns import (
     names_to_config,
     read_names,
 )
-from kernelcrf.readers.containers import is_frame, read_container
+from kernelcrf.readers.containers import is_frame, object_array, read_container
 from kernelcrf.readers.labels import values_from_config, values_to_config
+from kernelcrf.readers.missing_labels import UNKNOWN, missing_among
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown, shown_list
 
@@ -122,28 +124,55 @@ def _targets(y: UserData) -> UserData:
     return np.asarray(y.tolist() if held else y)
 
 
-def find_classes(y: Array) -> tuple[Array, Labels]:
-    """Return the classes, which are the sorted distinct labels of y, and the class index of each label in y."""
+def find_classes(y: Array, given: UserData = None) -> tuple[Array, Labels]:
+    """Return the sorted classes, and the class index of each row; the index of a row without a label is -1.
+
+    given : all classes, or None for the labels of y.
+    """
+    known = ~_missing(y, given)
+    labels = _same_type(y[known])
+    if not len(labels):
+        raise ValueError("y has only missing labels (None or -1): expected at least one labelled row")
     with named_errors("y"):
-        check_classification_targets(y)
+        check_classification_targets(labels)
     try:
-        classes, indices = np.unique(y, return_inverse=True)
+        classes = np.unique(labels if given is None else _same_type(object_array(list(given))))
     except TypeError:
         raise TypeError(f"y has labels that cannot be sorted ({shown(y[0])}): expected strings or numbers") from None
     if len(classes) < 2:
         raise ValueError(f"y has one class, {shown(classes[0])}: a classifier needs samples of at least 2 classes")
-    return classes, indices.astype(np.int32)
+    return classes, read_classes(y, classes, len(y))
 
 
 def read_classes(y: UserData, classes: Array, n_rows: int) -> Labels:
-    """Return the class index of each row; raise if y does not have `n_rows` labels or if a label is not a class."""
-    labels = np.asarray(_targets(y))
-    if labels.shape != (n_rows,):
-        raise ValueError(f"y has shape {labels.shape}: expected ({n_rows},), one label per row of X")
-    indices = np.searchsorted(classes, labels)
-    if not np.array_equal(classes[np.minimum(indices, len(classes) - 1)], labels):
+    """Return the class index of each row, -1 for a missing label; raise if there are not `n_rows` labels of classes."""
+    y = np.asarray(_targets(y))
+    if y.shape != (n_rows,):
+        raise ValueError(f"y has shape {y.shape}: expected ({n_rows},), one label per row of X")
+    known = ~_missing(y, classes.tolist())
+    labels = _same_type(y[known])
+    found = np.searchsorted(classes, labels)
+    if not np.array_equal(classes[np.minimum(found, len(classes) - 1)], labels):
         raise ValueError(f"y has labels that are not among the classes: expected {shown_list(classes.tolist())}")
-    return indices.astype(np.int32)
+    indices = np.full(n_rows, UNKNOWN, np.int32)
+    indices[known] = found
+    return indices
+
+
+def _missing(y: Array, classes: UserData) -> Flags:
+    """Return one flag per row, which says whether its label is missing; `classes` are all classes, or None."""
+    # Floats are never missing; there may be many different ones, if y is by mistake a target of regression.
+    if y.dtype.kind not in "iuO":
+        return np.zeros(len(y), bool)
+    labels = y.tolist()
+    is_missing = missing_among(labels if y.dtype == object else np.unique(y).tolist(), classes)
+    return np.fromiter(map(is_missing, labels), bool, len(labels))
+
+
+def _same_type(labels: Array) -> Array:
+    """Return labels that are stored as objects, such as strings beside None, as an array of their own type."""
+    kinds = {type(label) for label in labels.tolist()} if labels.dtype == object else set()
+    return np.asarray(labels.tolist()) if len(kinds) == 1 and kinds <= {str, int, float, bool} else labels
 
 
 def set_accuracy(true: Labels, predicted: Array, sample_weight: UserData) -> float:
@@ -158,13 +187,18 @@ def set_accuracy(true: Labels, predicted: Array, sample_weight: UserData) -> flo
     return float(np.average(right[known], weights=None if weights is None else weights[known]))
 
 
-def row_accuracy(y: UserData, predicted: Array, sample_weight: UserData) -> float:
-    """Return the weighted fraction of rows whose predicted label is right."""
+def row_accuracy(y: UserData, predicted: Array, classes: Array, sample_weight: UserData) -> float:
+    """Return the weighted fraction of rows with a known label whose predicted label is right."""
     if not len(predicted):
         raise ValueError("X has no rows: expected at least one row to score")
-    weights = read_weights(sample_weight, len(predicted), "row")
+    weights, truth = read_weights(sample_weight, len(predicted), "row"), np.asarray(_targets(y))
+    if truth.shape == predicted.shape and (missing := _missing(truth, classes.tolist())).any():
+        if missing.all():
+            raise ValueError("y has no row with a known label: expected at least one to score")
+        truth, predicted = _same_type(truth[~missing]), predicted[~missing]
+        weights = None if weights is None else weights[~missing]
     with named_errors("y"):
-        return float(accuracy_score(_targets(y), predicted, sample_weight=weights))
+        return float(accuracy_score(truth, predicted, sample_weight=weights))
 
 
 @dataclass(frozen=True, eq=False)

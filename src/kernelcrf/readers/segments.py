@@ -23,6 +23,7 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.segments import Observed
 from kernelcrf.readers.containers import read_list
 from kernelcrf.readers.labels import LabelReader, distinct_labels, flat_labels
+from kernelcrf.readers.missing_labels import is_minus_one
 from kernelcrf.readers.schemes import are_spans
 from kernelcrf.validation import is_whole, shown
 
@@ -130,7 +131,9 @@ class SegmentLabels:
 
 def fit_labels(tokens: Iterable[UserData], classes: UserData = None) -> LabelReader:
     """Return the reader of the labels of tokens; IOB2 tags get a B and an I for each type."""
-    known = distinct_labels(tokens) if classes is None else list(classes)
+    seen = distinct_labels(tokens) if classes is None else list(classes)
+    # Beside tags, -1 is a missing label.
+    known = [label for label in seen if not is_minus_one(label)]
     if not are_spans(known):
         return LabelReader.fit(tokens, classes)
     wrong = [label for label in known if label != OUTSIDE and label[0] not in "BI"]
