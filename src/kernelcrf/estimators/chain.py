@@ -40,7 +40,7 @@ class ChainCRF(SpanAnswers):
     of feature dicts. With several `inputs`, a sequence can also be a dict from names to such arrays or lists. If
     `lengths` is passed, X contains the tokens of all sequences one after the other. y is a list of label sequences. A
     label of None means that the label is not known. So does -1, if all other labels are strings or non-negative
-    integers. If you know only that a label is one of a few, pass a set of the possible labels.
+    integers, and not 1 alone. If you know only that a label is one of a few, pass a set of the possible labels.
 
     Parameters
     ----------

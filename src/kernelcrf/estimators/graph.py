@@ -69,7 +69,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     directed=False.
 
     y is a list of arrays with one label per node. A label of None means that the label is not known. So does -1, if all
-    other labels are strings or non-negative integers.
+    other labels are strings or non-negative integers, and not 1 alone.
 
     Parameters
     ----------
