@@ -159,7 +159,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
 
     def predict(self, X: UserData) -> Array:
         """Return the most probable class of each row of X."""
-        model = self._model
+        return self._best(self._model, X)
+
+    def _best(self, model: RowModel, X: UserData) -> Array:
         return np.asarray(model.classes[model.scores(X, self._engine).argmax(axis=1)])
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
@@ -208,7 +210,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
         """Return the fraction of labels that are predicted correctly; `sample_weight` has one weight per row."""
-        return row_accuracy(y, self.predict(X), self.classes_, sample_weight)
+        model = self._model
+        return row_accuracy(y, self._best(model, X), model.classes, sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
