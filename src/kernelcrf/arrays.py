@@ -88,6 +88,22 @@ def as_writable(X: Inputs) -> Inputs:
     return X if all(array.flags.writeable for array in stored) else X.copy()
 
 
+def take_columns(X: Inputs, columns: Places) -> Inputs:
+    """Return the columns of X with these indices, which may be in any order and may occur several times.
+
+    The memory that a CSR matrix needs does not depend on its number of columns, unlike in SciPy.
+    """
+    if not is_sparse(X):
+        return np.ascontiguousarray(X[:, columns])
+    order = np.argsort(columns, kind="stable")
+    ends = [np.searchsorted(columns[order], X.indices, side) for side in ("left", "right")]
+    counts = ends[1] - ends[0]
+    before = np.append(0, np.cumsum(counts))
+    places = np.arange(before[-1]) + np.repeat(ends[0] - before[:-1], counts)
+    parts = np.repeat(X.data, counts), order[places], before[X.indptr]
+    return sp.csr_array(parts, shape=(X.shape[0], len(columns)))
+
+
 def check_rows(X: Inputs) -> None:
     """Raise a ValueError if the row pointers or column indices of a CSR matrix point outside the matrix.
 

@@ -53,7 +53,7 @@ def interrupted() -> list[Interrupted]:
             warnings.simplefilter("ignore")
             path = Path(folder) / "run"
             ChainCRF(**settings, max_iter=2, checkpoint=path).fit(X, y)
-            found.append(Interrupted(settings, X, y, *read(path)))
+            found.append(Interrupted(settings, X, y, *read(path)[:2]))
     return found
 
 

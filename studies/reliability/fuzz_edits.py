@@ -77,7 +77,7 @@ def edit_tensor(arrays: dict[str, Any], left: Iterator[int]) -> None:
 @cache
 def parts(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the config and the arrays of a model file."""
-    return read(path)
+    return read(path)[:2]
 
 
 @cache

@@ -36,6 +36,7 @@ from kernelcrf.formats import FormatError, Record, TemplateError, Templates, col
 from kernelcrf.formats import jsonl as json_lines
 from kernelcrf.formats import write as write_records
 from kernelcrf.formats.round_trip import feature_counts
+from kernelcrf.persistence import Budget
 from kernelcrf.readers.sequences import SequenceReader
 from studies.reliability import fuzz_loaded
 from studies.reliability.fuzz_checkpoints import KINDS, goes_on, interrupted
@@ -172,7 +173,7 @@ def restored(config: Any, arrays: dict[str, Any]) -> None:
     if not isinstance(config, dict):
         return
     try:
-        model = ChainCRF.from_arrays(config, arrays)
+        model = ChainCRF.from_arrays(config, arrays, Budget(0))
     except ModelFileError:
         return
     predicts(model)

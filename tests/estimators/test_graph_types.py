@@ -226,7 +226,7 @@ def test_damaged_files_are_refused(tmp_path, change, message):
     X, y = random_graphs(6, 4)
     path = tmp_path / "model.kcrf"
     GraphCRF("linear").fit(X, y).save(path)
-    config, arrays = read(path)
+    config, arrays, _ = read(path)
     write(path, {**config, "kinds": {**config["kinds"], **change}}, arrays)
     with pytest.raises(ModelFileError, match=message):
         load(path)

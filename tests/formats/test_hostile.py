@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from kernelcrf.datasets.source import read_arrays, read_lines
-from kernelcrf.formats import FormatError, Record, TemplateError, Templates, read, streams, write
+from kernelcrf.formats import FormatError, Record, TemplateError, Templates, default_templates, read, streams, write
+from kernelcrf.formats.templates import TemplateColumns
 
 MEGABYTE = 1 << 20
 
@@ -165,6 +166,26 @@ def test_what_would_be_read_back_as_something_else_is_not_written(tmp_path):
 def test_templates_that_were_made_to_do_harm_are_named(line):
     with pytest.raises(TemplateError, match="templates, line 1"):
         Templates(line, 1)
+
+
+def test_a_token_of_too_many_characters_is_named():
+    templates = default_templates(1)
+    assert len(templates.features([[["a" * 10_000]]])[0][0]) == 22
+    with pytest.raises(TemplateError, match=r"token 1 of sequence 2 has a cell of 10,001 characters.*at most 10,000"):
+        templates.features([[["b"]], [["b"]], [["b"], ["a" * 10_001]]])
+
+
+def test_long_tokens_are_not_remembered():
+    words = [f"{i:05}" + "aB0" * 3000 for i in range(40)]
+    columns = TemplateColumns(default_templates(1), {"U:w[0]=a": 0})
+    tracemalloc.start()
+    try:
+        entries = columns.entries([[[word] for word in words]])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert entries.shape == (40, 1)
+    assert peak < 2 * sum(map(len, words))
 
 
 def test_a_template_may_hold_any_character():

@@ -1,6 +1,7 @@
 """Laws that every input kernel keeps, with scikit-learn's own functions as oracles."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy.spatial.distance import cdist
 from sklearn.gaussian_process import kernels as gp
 from sklearn.metrics import pairwise
 
+from kernelcrf.arrays import take_columns
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.named import NAMED
 from kernelcrf.kernels.rbf import ELEMENTWISE_ROWS
@@ -318,3 +320,28 @@ def test_the_error_of_a_callable_is_told_with_its_parameter():
         ValueError, match=r"kernel=<built-in function len> raised TypeError for inputs .*: expected a callable"
     ):
         InputKernel(len).gram(inputs(3))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf", "cosine", "laplacian"])
+def test_columns_without_entries_take_no_memory(kernel, scale):
+    """With entries of 1e6, the rbf kernel computes distances pair by pair."""
+    few = [sp.random_array((n, 9), density=0.5, rng=np.random.default_rng(1), format="csr") * scale for n in (4, 3)]
+    many = [sp.csr_array((x.data, x.indices * 10**6, x.indptr), shape=(x.shape[0], 9 * 10**6)) for x in few]
+    k = InputKernel(kernel, 0.5 / scale)
+    tracemalloc.start()
+    try:
+        K = k.gram(*many)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(K, k.gram(*few), rtol=1e-12)
+    assert peak < 2**20
+
+
+def test_columns_are_taken_in_any_order_and_several_times():
+    X = sp.random_array((6, 9), density=0.5, rng=np.random.default_rng(0), format="csr")
+    for columns in ([4, 1, 8], [2, 2, 0, 2], [5], []):
+        places = np.array(columns, np.intp)
+        np.testing.assert_array_equal(take_columns(X, places).toarray(), X.toarray()[:, places])
+        np.testing.assert_array_equal(take_columns(X.toarray(), places), X.toarray()[:, places])

@@ -224,7 +224,6 @@ def test_a_posterior_is_read_with_the_factor_that_it_was_found_with(data, tmp_pa
         ("rbf", None, lambda a: {**a, "map.landmarks": np.full_like(a["map.landmarks"], np.inf)}),
         ("rbf", None, lambda a: {**a, "map.landmarks": a["map.landmarks"].astype(np.int64)}),
         ("laplace", None, lambda a: {**a, "posterior.G": np.tril(a["posterior.G"], -1)}),
-        ("rbf", lambda c: {**c, "parameters": {**c["parameters"], "n_jobs": "all"}}, None),
         ("rbf", lambda c: {**c, "parameters": {**c["parameters"], "decoding": "best"}}, None),
         ("label-matrix", lambda c: {**c, "layout": [with_labels(one, 10**7) for one in c["layout"]]}, None),
         ("rbf", lambda c: {**c, "layout": [{**one, "n": 10**18} for one in c["layout"]]}, None),

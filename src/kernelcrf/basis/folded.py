@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 
-from kernelcrf.arrays import Array, Floats, Inputs, Ints, is_sparse
+from kernelcrf.arrays import Array, Floats, Inputs, is_sparse
 from kernelcrf.basis.entries import Entries
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import FeatureMap, PrimalMap, check_columns
@@ -75,7 +75,7 @@ class PairWeights:
     weights: Array
 
     @cached_property
-    def _records(self) -> tuple[Ints, Floats]:
+    def _records(self) -> Floats:
         return self.pairs.records(self.weights)
 
     def scores(self, X: Inputs | Entries, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
@@ -91,11 +91,11 @@ class PairWeights:
 
         def fill(rows: slice) -> None:
             own = offsets[rows.start : rows.stop + 1]
-            add_record_scores(columns, values, own, *self._records, s[rows])
+            add_record_scores(columns, values, own, self.pairs.pointers, self._records, s[rows])
 
         if engine.n_threads == 1 or len(blocks := row_blocks(len(s))) <= 1:
             # For a single sentence, `map` would take longer than the product.
-            add_record_scores(columns, values, offsets, *self._records, s)
+            add_record_scores(columns, values, offsets, self.pairs.pointers, self._records, s)
         else:
             engine.map(fill, blocks)
         return check_scores(s)

@@ -85,18 +85,15 @@ class Pairs:
         """
         _add_scores(columns, values, offsets, self.pointers, self.labels, weights, s)
 
-    def records(self, weights: Array) -> tuple[Ints, Floats]:
-        """Return one record per feature, for `add_record_scores`: all records in one array, and where each begins.
+    def records(self, weights: Array) -> Floats:
+        """Return one record per feature, one after the other, for `add_record_scores`.
 
-        A record has the number of pairs of the feature, and the label and the weight of each pair.
+        A record has the number of pairs of the feature, and the label and the weight of each pair. The record of
+        feature f begins at f + 2 * pointers[f].
         """
-        counts = np.diff(self.pointers)
-        starts = np.append(0, np.cumsum(1 + 2 * counts)[:-1])
         records = np.empty(self.n + 2 * self.size)
-        records[starts] = counts
-        places = np.repeat(starts + 1 - 2 * self.pointers[:-1], counts) + 2 * np.arange(self.size)
-        records[places], records[places + 1] = self.labels, weights
-        return starts.astype(np.int64), records
+        _fill_records(self.pointers, self.labels, weights, records)
+        return records
 
     def gradient(self, tokens: Array, values: Array, offsets: Array, R: Array, first: int, g: Array) -> None:
         """Write the gradient with respect to the weights of consecutive features to their part of g.
@@ -147,7 +144,18 @@ def _add_scores(
 
 
 @compiled
-def add_record_scores(columns: Array, values: Array, offsets: Array, starts: Ints, records: Floats, s: Array) -> None:
+def _fill_records(pointers: Ints, labels: Labels, weights: Array, records: Floats) -> None:
+    at = 0
+    for f in range(len(pointers) - 1):
+        records[at] = pointers[f + 1] - pointers[f]
+        at += 1
+        for k in range(pointers[f], pointers[f + 1]):
+            records[at], records[at + 1] = labels[k], weights[k]
+            at += 2
+
+
+@compiled
+def add_record_scores(columns: Array, values: Array, offsets: Array, pointers: Ints, records: Floats, s: Array) -> None:
     """Add the scores of tokens to s, as `Pairs.scores` does, given the result of `Pairs.records`."""
     most = 0
     for t in range(len(s)):
@@ -158,7 +166,7 @@ def add_record_scores(columns: Array, values: Array, offsets: Array, starts: Int
         # Loops without branches let the processor wait for the records of all features of the token at the same time.
         for e in range(n):
             f = columns[low + e]
-            first[e] = starts[f] if f >= 0 else -1
+            first[e] = f + 2 * pointers[f] if f >= 0 else -1
         for e in range(n):
             k = first[e]
             last[e] = k + 2 * int(records[k]) if k >= 0 else -1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
@@ -41,8 +42,9 @@ from kernelcrf.fitting.training import Plan, Trained, train
 from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel
 from kernelcrf.kernels.inputs import COEF0, DEGREE, InputKernel
 from kernelcrf.models.base import FittedModel
-from kernelcrf.persistence import ModelFileError, PathLike, write
+from kernelcrf.persistence import Budget, ModelFileError, PathLike, write
 from kernelcrf.persistence.crfsuite.model_file import refuse_suffix
+from kernelcrf.persistence.error import CONTENT_ERRORS
 from kernelcrf.readers.columns import string_names
 from kernelcrf.solvers import SOLVER, Record, Solver
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
@@ -147,14 +149,16 @@ class Estimator(ValidatedEstimator, Generic[Model]):
             are.
         """
         refuse_suffix(path, type(self).__name__)
-        write(path, *to_stored(self, dtype))
+        # If the original is fitted again, the copy keeps its model.
+        estimator = copy(self)
+        write(path, *to_stored(estimator, dtype), answer_bytes=estimator._model.answer_bytes)
 
     @classmethod
-    def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
+    def from_arrays(cls, config: Config, arrays: Arrays, budget: Budget) -> Self:
         """Return a fitted estimator from the content of a model file; to read a file, use `kernelcrf.load`."""
         try:
             estimator = cls()
-            estimator.model_ = cls._model_type.from_arrays(config, arrays)
+            estimator.model_ = cls._model_type.from_content(config, arrays, budget)
             set_parameters(estimator, config["parameters"], estimator.model_.kernels)
             # Parameters may have been changed after the fit: the next fit checks whether they can be combined.
             estimator._validate_params(*estimator.get_params(deep=False))
@@ -162,8 +166,10 @@ class Estimator(ValidatedEstimator, Generic[Model]):
                 estimator.model_ = replace(estimator.model_, specification=estimator._specification)
         except ModelFileError:
             raise
-        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise ModelFileError(f"the model file is inconsistent ({error}): save the model again") from None
+        except CONTENT_ERRORS as error:
+            raise ModelFileError(
+                f"the model file is inconsistent ({error}): expected a file that save has written; use another copy"
+            ) from None
         return estimator
 
     @property

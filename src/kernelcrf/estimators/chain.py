@@ -158,7 +158,7 @@ class ChainCRF(SpanAnswers):
         Number of further fits from other random starting points, if labels are missing. The objective is then not
         convex, and the fit with the smallest objective is kept.
     n_jobs : int or None, default=1
-        Number of threads; -1 uses all cores. Results do not depend on it.
+        Number of threads; -1 uses all cores. Results do not depend on it, and files do not store it.
     engine : None or kernelcrf.distributed.DaskEngine, default=None
         Cluster on which the fit runs; None uses this process, or, for partitioned Dask data, the current client.
     checkpoint : None, str or kernelcrf.fitting.checkpoints.Checkpoint, default=None

@@ -13,9 +13,9 @@ from kernelcrf.estimators.inputs import InputsEstimator
 from kernelcrf.estimators.parameters import STORED_DTYPE
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.chain_distribution import ChainDistribution
-from kernelcrf.models.crfsuite import from_crfsuite, to_crfsuite
+from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
 from kernelcrf.persistence import PathLike
-from kernelcrf.persistence.crfsuite.model_file import SUFFIX, read_model, write_model
+from kernelcrf.persistence.crfsuite.model_file import SUFFIX, write_model
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.schemes import are_spans, span_rules
 from kernelcrf.validation import PATH, either, one_of, shown_list, validated
@@ -56,7 +56,7 @@ class ChainAnswers(InputsEstimator[ChainModel]):
     def from_crfsuite(cls, source: PathLike | bytes) -> Self:
         """Return the ChainCRF of a model file of CRFsuite, or of its bytes; `kernelcrf.load` reads such files too."""
         crf = cls("linear")
-        crf.model_ = replace(from_crfsuite(read_model(source)), specification=crf._specification)
+        crf.model_ = replace(read_crfsuite(source), specification=crf._specification)
         return crf
 
     def edge_marginals(self, X: UserData, lengths: UserData = None) -> list[Array]:

@@ -9,6 +9,7 @@ from kernelcrf.fitting.earlier import Earlier
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.persistence import ModelFileError, read
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX
+from kernelcrf.persistence.error import CONTENT_ERRORS
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.sequences import SequenceReader
@@ -43,11 +44,11 @@ def model_of(prior: Any, estimator: Any) -> ChainModel | None:
     try:
         if os.fspath(prior).endswith(SUFFIX):
             return cast(ChainModel, estimator.from_crfsuite(prior).model_)
-        config, arrays = read(prior)
-        if config.get("estimator") != "ChainCRF":
-            raise ModelFileError(f"it has a model of type {shown(config.get('estimator'))}")
-        return cast(ChainModel, estimator.from_arrays(config, arrays).model_)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        content = read(prior)
+        if content.config.get("estimator") != "ChainCRF":
+            raise ModelFileError(f"it has a model of type {shown(content.config.get('estimator'))}")
+        return cast(ChainModel, estimator.from_arrays(*content).model_)
+    except (OSError, *CONTENT_ERRORS) as error:
         raise ParameterError(
             f"prior={shown(prior)} cannot be read ({one_line(error, 120)}): expected a file that ChainCRF.save wrote"
         ) from None

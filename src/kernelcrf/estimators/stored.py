@@ -18,6 +18,8 @@ from kernelcrf.terms import OF_INPUT
 
 # Parameters that belong to a run of `fit`, and not to the model.
 OF_THE_RUN = ("engine", "checkpoint", "prior")
+# Parameters that belong to the machine: files do not have them, and those of files of earlier versions are ignored.
+OF_THE_MACHINE = ("n_jobs",)
 # The names of weights in model files.
 WEIGHTS = ("theta", "weights")
 
@@ -26,11 +28,12 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
     """Return the content of a model file for a fitted estimator: a dict that JSON can store, and a dict of arrays.
 
     dtype : the type in which weights are stored; None means float64.
-    The parameters `engine`, `checkpoint` and `prior` are left out. If the parameter `kernel` is not a string, None is
-    stored, because the fitted model contains the kernel.
+    The parameters `engine`, `checkpoint`, `prior` and `n_jobs` are left out. If the parameter `kernel` is not a string,
+    None is stored, because the fitted model contains the kernel.
     """
     check_is_fitted(estimator, "model_")
-    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in OF_THE_RUN}
+    left_out = OF_THE_RUN + OF_THE_MACHINE
+    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in left_out}
     for name in {"kernel", "edge_kernel", "segment_kernel"} & set(parameters):
         if not isinstance(parameters[name], str):
             parameters[name] = None
@@ -48,6 +51,8 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
 def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[str, InputKernel]) -> None:
     """Set the parameters of a new estimator from a model file; parameters that are not in the file keep their defaults.
 
+    `n_jobs` keeps its default too, because the number of threads is not for a file to choose.
+
     kernels : a dict from names of parameters to stored kernels, which replace parameters that are None in the file.
     """
     missing = [name for name in kernels if not name.startswith(OF_INPUT) and parameters.get(name) is None]
@@ -60,6 +65,7 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
             f"the file sets {' and '.join(forbidden)}, which a model file must not do: expected a file written by "
             f"save; set {' and '.join(forbidden)} with set_params after loading"
         )
+    parameters = {name: value for name, value in parameters.items() if name not in OF_THE_MACHINE}
     defaults = model.get_params(deep=False)
     if unknown := set(parameters) - set(defaults):
         raise ModelFileError(

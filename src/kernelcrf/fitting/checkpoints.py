@@ -32,7 +32,7 @@ from kernelcrf.fitting.fit import Fit, Settings, Start, fit
 from kernelcrf.fitting.specification import differences, plain_values
 from kernelcrf.kernels.labels import LabelMap
 from kernelcrf.layout import Layout
-from kernelcrf.persistence import ModelFileError, PathLike, check_target, read, write
+from kernelcrf.persistence import Content, ModelFileError, PathLike, check_target, read, write
 from kernelcrf.persistence.checks import maps_to_arrays, read_array, read_map
 from kernelcrf.solvers import Record
 from kernelcrf.validation import COUNT, PATH, check_parameters, either, instance_of, nothing, one_line, path, shown
@@ -123,7 +123,7 @@ class Checkpoint:
         """
         if (content := self._read()) is None:
             return None
-        config, arrays = content
+        config, arrays, _ = content
         if config.get("kind") != KIND:
             raise ModelFileError(
                 f"{self.path} is a model file: expected a checkpoint of a fit. Pass another path as `checkpoint`"
@@ -180,7 +180,7 @@ class Checkpoint:
             files.put_file(str(Path(folder) / "checkpoint"), f"{path}.partial")
         files.mv(f"{path}.partial", path)
 
-    def _read(self) -> tuple[dict[str, Any], dict[str, Array]] | None:
+    def _read(self) -> Content | None:
         if (remote := self._remote()) is None:
             if Path(self.path).is_dir():
                 raise ValueError(f"checkpoint={os.fspath(self.path)!r} is a folder: pass the path of a file")

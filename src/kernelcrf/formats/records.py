@@ -32,6 +32,7 @@ from kernelcrf.validation import shown
 
 # The limit keeps default templates small: they create a dozen features from each cell of a token.
 MOST_CELLS = 1000
+LONGEST_CELL = 10_000
 
 Kind: TypeAlias = Literal["text", "features", "vectors"]
 KEYS = ("tokens", "features", "vectors", "labels", "weight")

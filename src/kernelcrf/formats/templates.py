@@ -11,6 +11,8 @@
 Each line is a template and gives one feature per token: the line, in which each macro (%...) is replaced by its value.
 The macros %X, %M, %T and %S convert the cell to lower case first. Positions before the first token have the cells
 _B-1, _B-2, ..., and positions after the last token have _B+1, _B+2, ...
+
+Templates repeat a cell many times, so that a cell may have at most LONGEST_CELL characters.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial, reduce
-from itertools import compress, islice
+from itertools import chain, compress, islice
 from operator import add
 from typing import Generic, TypeAlias, TypeVar
 
@@ -27,13 +29,15 @@ import numpy as np
 
 from kernelcrf.arrays import UserData
 from kernelcrf.basis.entries import Entries
-from kernelcrf.formats.records import MOST_CELLS
+from kernelcrf.formats.records import LONGEST_CELL, MOST_CELLS
 from kernelcrf.validation import shown
 
 MACRO = re.compile(r'%([xmtsXMTS])\[\s*(-?\d{1,9})\s*,\s*(\d{1,9})\s*(?:,\s*"((?:[^"\\]|\\.)*)"\s*)?\]')
 RUN = re.compile(r"(.)\1+", re.DOTALL)
 FURTHEST = 20
 REMEMBERED = 1 << 14
+# Longer texts are not remembered: many of them would fill the memory.
+REMEMBERED_LENGTH = 256
 # Half of a surrogate pair, which no valid text has, marks padding.
 BEYOND = "\ud800"
 KEY = "templates"
@@ -65,7 +69,9 @@ class Memo(dict[str, T], Generic[T]):
         self.function = function
 
     def __missing__(self, key: str) -> T:
-        self[key] = value = self.function(key)
+        value = self.function(key)
+        if len(key) <= REMEMBERED_LENGTH:
+            self[key] = value
         return value
 
     def forget(self) -> None:
@@ -168,12 +174,23 @@ class Templates:
                 column += own
                 column += tail
             inside += bytes(before) + b"\1" * len(sequence) + bytes(after)
+        if max(map(len, chain.from_iterable(columns)), default=0) > LONGEST_CELL:
+            raise self._long_cell(sequences)
         N = len(inside)
         seen = [
             [columns[place.column][before + place.row : N - after + place.row] for place in template]
             for template in self.compiled
         ]
         return seen, inside[before : N - after]
+
+    def _long_cell(self, sequences: TextSequences) -> TemplateError:
+        """Return the error for the first cell that is too long."""
+        cells = ((i, t, cell) for i, own in enumerate(sequences) for t, token in enumerate(own) for cell in token)
+        i, t, cell = next(found for found in cells if len(found[2]) > LONGEST_CELL)
+        return TemplateError(
+            f"{self.source}: token {t} of sequence {i} has a cell of {len(cell):,} characters, {shown(cell)}: expected "
+            f"at most {LONGEST_CELL:,}; divide it into tokens, or shorten it"
+        )
 
     @cached_property
     def compiled(self) -> list[list[Place]]:
@@ -321,7 +338,7 @@ def _fill(before: str, letter: str, search: Search, after: str, cell: str) -> st
         return f"{before}{cell.removeprefix(BEYOND)}{after}"
     value = cell.lower() if letter.isupper() else cell
     if letter in "sS":
-        value = shape(value)
+        value = (shape if len(value) <= REMEMBERED_LENGTH else shape.__wrapped__)(value)
     elif letter in "mM":
         value = match[0] if (match := search(value)) else ""
     elif letter in "tT":

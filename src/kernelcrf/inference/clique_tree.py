@@ -129,6 +129,11 @@ class Exact:
             raise TreewidthError(tree.width, entries, most)
         return tree
 
+    @property
+    def n_labellings(self) -> int:
+        """Return the number of labellings of a clique, summed over the cliques of the tree."""
+        return self.tree.entries(self.graph.cards.tolist())
+
     @cached_property
     def program(self) -> Program:
         """Return the clique tree as flat arrays for the compiled loops."""

@@ -43,25 +43,27 @@ class DurationKernel(LabelMap):
     def __post_init__(self) -> None:
         object.__setattr__(self, "L", self.longest * self.n_labels)
         A = self.known_factor
-        if A is not None and not (
-            self.smooth and A.ndim == 2 and len(A) == self.longest and np.allclose(A @ A.T, self._matrix, atol=1e-7)
-        ):
+        if A is not None and not (self.smooth and A.ndim == 2 and len(A) == self.longest and self._has_factor(A)):
             raise ValueError(
                 "known_factor is not a factor of the kernel of durations: expected a matrix A such that A A' is the "
                 "kernel matrix. Pass None to compute a factor"
             )
 
-    @cached_property
-    def _matrix(self) -> Array:
+    def _matrix(self, rows: slice = slice(None)) -> Array:
+        """Return some rows of the matrix k(d, d')."""
         logs = np.log(np.arange(1, self.longest + 1))
-        squares = np.square(logs[:, None] - logs)
+        squares = np.square(logs[rows, None] - logs)
         return np.asarray(np.mean([np.exp(-squares / (2 * r**2)) for r in SCALES], axis=0))
+
+    def _has_factor(self, A: Array) -> bool:
+        """Return whether A A' is the kernel matrix, which is compared row by row, because it may be large."""
+        return all(np.allclose(A[d : d + 1] @ A.T, self._matrix(slice(d, d + 1)), atol=1e-7) for d in range(len(A)))
 
     @cached_property
     def _factor(self) -> Array:
         if self.known_factor is not None:
             return self.known_factor
-        values, vectors = np.linalg.eigh(self._matrix)
+        values, vectors = np.linalg.eigh(self._matrix())
         kept = values > LEAST * values[-1]
         A = vectors[:, kept] * np.sqrt(values[kept])
         peaks = A[np.abs(A).argmax(axis=0), np.arange(A.shape[1])]
@@ -103,4 +105,9 @@ class DurationKernel(LabelMap):
     def from_config(cls, config: Config) -> DurationKernel:
         """Return the kernel that `to_config` converted to the dict `config`."""
         factor = None if config["factor"] is None else np.array(config["factor"])
+        if (factor is None) == config["smooth"]:
+            raise ValueError(
+                f"the kernel of durations has smooth={config['smooth']!r} and {'no' if factor is None else 'a'} "
+                "factor: expected a factor if and only if smooth is true"
+            )
         return cls(config["longest"], config["L"], config["smooth"], factor)

@@ -19,12 +19,14 @@ from collections.abc import Callable
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from kernelcrf.arrays import Array, DType, Inputs, is_sparse
+from kernelcrf.arrays import Array, DType, Inputs, is_sparse, take_columns
 
 EXPONENT_ERROR = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-11}
 MOST_EXPONENT_ERROR = 1e-5
 DENSE_ENTRIES = 2**27
 ELEMENTWISE_ROWS = 256
+FEW_COLUMNS = 4
+BLOCK_ENTRIES = 2**21
 
 
 def fill_rbf(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
@@ -70,6 +72,10 @@ def rbf_against(Y: Array, gamma: float, dtype: DType) -> Callable[[Array, Array]
 def fill_inner(X: Inputs, Y: Inputs, out: Array) -> None:
     """Write the inner products of all rows of X and all rows of Y into `out`."""
     if is_sparse(X) and is_sparse(Y):
+        if _has_empty_columns(X, Y):
+            # The product of SciPy takes time and memory for each column, even if it is empty.
+            used = np.unique(Y.indices)
+            X, Y = take_columns(X, used), take_columns(Y, used)
         out[...] = (X @ Y.T).toarray()
     elif is_sparse(X) or is_sparse(Y):
         out[...] = X @ Y.T
@@ -95,7 +101,8 @@ def _fill_finer(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
     if out.dtype == np.float32:
         Y, fill = Y.astype(np.float64), fill_rbf
     else:
-        Y, fill = _as_dense(Y, gamma), _fill_by_distances
+        _check_room(Y, gamma)
+        fill = _fill_by_distances
     for start in range(0, len(out), ELEMENTWISE_ROWS):
         rows = X[start : start + ELEMENTWISE_ROWS].astype(np.float64)
         block = np.empty((rows.shape[0], Y.shape[0]))
@@ -104,23 +111,39 @@ def _fill_finer(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
 
 
 def _has_room(Y: Inputs) -> bool:
-    """Return whether Y is dense, or small enough to be converted to a dense array."""
+    """Return whether Y is dense, or small enough to be converted to dense arrays, block by block."""
     return not is_sparse(Y) or Y.shape[0] * Y.shape[1] <= DENSE_ENTRIES
 
 
-def _as_dense(Y: Inputs, gamma: float) -> Array:
+def _check_room(Y: Inputs, gamma: float) -> None:
     if not _has_room(Y):
         raise ValueError(
             f"X is sparse with entries up to {abs(Y).max():.3g}, so that kernel='rbf' with gamma={gamma:g} is not "
             "accurate: scale X, for example with sklearn.preprocessing.MaxAbsScaler, or pass a smaller gamma"
         )
-    return np.asarray(Y.toarray() if is_sparse(Y) else Y)
 
 
-def _fill_by_distances(X: Inputs, Y: Array, gamma: float, out: Array) -> None:
+def _fill_by_distances(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
     """Write the Gram matrix into `out`, from distances that are computed pair by pair, without cancellation."""
-    np.multiply(cdist(X.toarray() if is_sparse(X) else X, Y, "sqeuclidean"), -gamma, out=out)
+    if is_sparse(X) and is_sparse(Y) and _has_empty_columns(X, Y):
+        used = np.union1d(X.indices, Y.indices)
+        X, Y = take_columns(X, used), take_columns(Y, used)
+    size = max(BLOCK_ENTRIES // max(X.shape[1], 1), 1)
+    for i in range(0, X.shape[0], size):
+        rows = _as_dense(X[i : i + size])
+        for j in range(0, Y.shape[0], size):
+            squares = cdist(rows, _as_dense(Y[j : j + size]), "sqeuclidean")
+            np.multiply(squares, -gamma, out=out[i : i + size, j : j + size])
     _exp(out)
+
+
+def _has_empty_columns(X: Inputs, Y: Inputs) -> bool:
+    """Return whether most columns of two CSR matrices are empty, so that it is worth while to leave them out."""
+    return bool(X.shape[1] > FEW_COLUMNS * (X.nnz + Y.nnz))
+
+
+def _as_dense(Y: Inputs) -> Array:
+    return np.asarray(Y.toarray() if is_sparse(Y) else Y)
 
 
 def _fold(X: Array, centre: Array, gamma: float, side: int) -> Array:

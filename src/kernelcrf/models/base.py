@@ -17,7 +17,7 @@ from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.fitting.laplace import Laplace
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models import stored_parts as parts
-from kernelcrf.persistence import ModelFileError
+from kernelcrf.persistence import Budget, ModelFileError
 from kernelcrf.persistence.checks import read_count, read_number
 from kernelcrf.validation import shown
 
@@ -79,6 +79,18 @@ class FittedModel:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         raise NotImplementedError
 
+    @property
+    def answer_bytes(self) -> int:
+        """Return how many bytes the first prediction for one token, row or node takes, beyond the arrays of a file."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_content(cls, config: Config, arrays: Arrays, budget: Budget) -> Self:
+        """Return the model of a file, as `from_arrays` does; raise if the file is too small for what it claims."""
+        model = cls.from_arrays(config, arrays)
+        budget.charge(f"the first prediction of this {config['estimator']}", model.answer_bytes)
+        return model
+
     @staticmethod
     def _read_shared(config: Config, posterior: Arrays, theta: Floats, *, rounded: bool) -> Config:
         """Return the fields that all models have, as read from a model file.
@@ -95,7 +107,7 @@ class FittedModel:
             certificate = Certificate(np.nan, -np.inf, ROUNDED)
         C = read_number(config if "C" in config else config["parameters"], "C", finite=not imported)
         if C <= 0:
-            raise ModelFileError(f"the model file has C={C:g}: expected a number above 0. Save the model again")
+            raise ModelFileError(f"the model file has C={C:g}: expected a number above 0. Use another copy")
         # Files of version 0.1 have no specification: the estimator derives it from the parameters in the file.
         specification = config.get("specification", {})
         if not isinstance(specification, dict):

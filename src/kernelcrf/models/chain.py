@@ -50,6 +50,9 @@ from kernelcrf.terms import (
 from kernelcrf.validation import shown
 
 TINY = np.finfo(np.float64).tiny
+# The bytes that a prediction takes per pair of labels: for transitions within MILD_RANGE, and for all others, with
+# which inference may need logarithms.
+MILD_RANGE, MILD_BYTES, WILD_BYTES = 30.0, 40, 100
 
 
 def _positions(fitted: Fit, engine: LocalEngine) -> Places | None:
@@ -117,6 +120,13 @@ class ChainModel(KernelModel):
     def column(self, label: int) -> int:
         """Return the column of the scores that belongs to a label, given by its index."""
         return label
+
+    @property
+    def answer_bytes(self) -> int:
+        L, theta = len(self.column_labels), self.layout.split(self.theta)
+        weights = [theta[term.name] for term in self.layout.terms if term.cliques == STEPS]
+        mild = self.legal is None and sum(np.abs(own).max(initial=0.0) for own in weights) <= MILD_RANGE / 2
+        return super().answer_bytes + len(weights) * L * L * (MILD_BYTES if mild and len(weights) == 1 else WILD_BYTES)
 
     @cached_property
     def transitions(self) -> Floats:
@@ -279,7 +289,7 @@ class ChainModel(KernelModel):
             positions = read_array(arrays, "landmark_positions", (sum(own.n for own in with_landmarks), 2), "i")
         if not isinstance(config["metadata"], dict):
             raise ModelFileError(
-                f"the model file has metadata={shown(config['metadata'])}: expected a JSON object. Save the model again"
+                f"the model file has metadata={shown(config['metadata'])}: expected a JSON object. Use another copy"
             )
         return {
             "legal": legal,

@@ -10,6 +10,7 @@ An attribute is a feature name of this library, and both give the items of featu
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from sklearn.feature_extraction import DictVectorizer
@@ -22,7 +23,8 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.layout import Layout
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.kernel import KERNELS
-from kernelcrf.persistence.crfsuite.model_file import CRFsuiteModel, StateWeights, TransitionWeights
+from kernelcrf.persistence import Budget, PathLike
+from kernelcrf.persistence.crfsuite.model_file import CRFsuiteModel, StateWeights, TransitionWeights, read_model
 from kernelcrf.readers.feature_dicts import SEPARATOR, restore_vectorizer
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader
@@ -31,6 +33,14 @@ from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM, chain_terms
 from kernelcrf.validation import shown, shown_list
 
 NO_ATTRIBUTES = [""]
+
+
+def read_crfsuite(source: PathLike | bytes) -> ChainModel:
+    """Return the model of a file of CRFsuite, or of its bytes; raise if it is too small for what it claims."""
+    model = from_crfsuite(read_model(source))
+    size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size
+    Budget(size).charge("the first prediction of this model of CRFsuite", model.answer_bytes)
+    return model
 
 
 def from_crfsuite(found: CRFsuiteModel) -> ChainModel:

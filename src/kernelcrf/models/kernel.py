@@ -142,6 +142,11 @@ class KernelModel(FittedModel):
         """Return the label of each column of the scores."""
         raise NotImplementedError
 
+    @property
+    def answer_bytes(self) -> int:
+        pairs = [term.pairs for term in self.layout.terms if term.pairs is not None]
+        return 8 * (len(self.theta) + sum(own.n + 2 * own.size for own in pairs))
+
     @cached_property
     def token_inputs(self) -> list[TokenInput]:
         """Return the inputs that score the labels of tokens, with their kernels and weights, in the order of `coef`."""
@@ -204,7 +209,7 @@ class KernelModel(FittedModel):
     def _constant(self, name: str) -> Floats:
         """Return the scores of labels by a term without inputs; zeros if the model has no such term."""
         known = any(term.name == name for term in self.layout.terms)
-        return self._expand(name) if known else np.zeros(self.coef.shape[1])
+        return self._expand(name) if known else np.zeros(len(self.column_labels))
 
     @property
     def term_names(self) -> list[str]:
@@ -338,21 +343,19 @@ class KernelModel(FittedModel):
         found = [(read_text(one, "name"), read_count(one, "nodes")) for one in config["layout"]]
         if found != list(terms.items()):
             raise ModelFileError(
-                f"the model file has the terms {shown(found)}: expected {', '.join(terms)}. Save the model again"
+                f"the model file has the terms {shown(found)}: expected {', '.join(terms)}. Use another copy"
             )
-        pairs = {name: parts.read_pairs(arrays, name, L**n) for name, n in terms.items()}
-        sizes = {name: range(1, len(arrays["theta"]) + 1) if own is None else [own.n] for name, own in pairs.items()}
-        if any(one["label_kernel"]["L"] != L or one["n"] not in sizes[one["name"]] for one in config["layout"]):
-            raise ModelFileError(
-                f"the model file has terms or weights of the wrong size: expected terms for {L} labels. Save the model "
-                "again"
-            )
-        layout = Layout.from_config(config["layout"], pairs)
         maps: dict[str, FeatureMap] = {}
         for name, width in widths.items():
             entry = map_entry(name)
             shared_by = [other for other in maps if map_entry(other) == config[entry]]
             maps[name] = maps[shared_by[0]] if shared_by else read_map(config[entry], arrays, f"{entry}.", width)
+        pairs = {name: parts.read_pairs(arrays, name, L**n) for name, n in terms.items()}
+        sizes = {name: maps[name].n if name in maps else 1 for name in terms}
+        wrong = [name for name, own in pairs.items() if own is not None and own.n != sizes[name]]
+        if wrong or any(one["label_kernel"]["L"] != L or one["n"] != sizes[one["name"]] for one in config["layout"]):
+            raise ModelFileError(f"the model file has terms of wrong sizes: expected sizes for {L} labels")
+        layout = Layout.from_config(config["layout"], pairs)
         theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)
         shared = cls._read_shared(config, arrays, theta, rounded=arrays["theta"].dtype == np.float32)
         return shared | {

@@ -24,6 +24,8 @@ from kernelcrf.terms import constant_term
 
 BLOCK_ENTRIES = 2**22
 LOG_ODDS_RATIO = np.array([1, -1, -1, 1])
+# The bytes that exact inference takes per labelling of a clique of the tree.
+LABELLING_BYTES = 100
 
 
 # The names of cliques, also in model files: one label, one variable, and a pair of labels or of variables.
@@ -61,6 +63,10 @@ class LabelSetModel(NetworkModel):
     def exact(self) -> Exact:
         """Return an object that computes exact probabilities on the graph of the labels."""
         return Exact(pair_graph([2] * len(self.sets.values), self.edges.tolist(), label_name))
+
+    @property
+    def answer_bytes(self) -> int:
+        return 2 * self.potentials.theta.nbytes + LABELLING_BYTES * self.exact.n_labellings
 
     @property
     def landmarks(self) -> Inputs | None:
@@ -140,6 +146,10 @@ class TableModel(NetworkModel):
     def exact(self) -> Exact:
         """Return an object that computes exact probabilities on the graph of the variables."""
         return Exact(pair_graph([len(values) for values in self.reader.categories], self.edges.tolist(), variable_name))
+
+    @property
+    def answer_bytes(self) -> int:
+        return LABELLING_BYTES * self.exact.n_labellings
 
     @property
     def categories(self) -> list[Array]:

@@ -230,6 +230,10 @@ class GraphModel(NetworkModel):
         return self.potentials.potential(constant_term(kind)).reshape((len(self.labels.classes),) * n_nodes)
 
     @property
+    def answer_bytes(self) -> int:
+        return 2 * self.potentials.theta.nbytes
+
+    @property
     def empty_samples(self) -> GraphSamples:
         """Return an empty collection of graphs that this model accepts as input."""
         none = np.empty((0, 2), np.int64)
@@ -295,14 +299,14 @@ class GraphModel(NetworkModel):
             raise ModelFileError(
                 f"the model file has features for the terms {list(potentials.maps)[:8]}, and the cliques "
                 f"{list(potentials.layout.cliques)[:8]}: expected features for {shown_list(nodes)}, and the cliques "
-                f"{shown_list(names)}. Save the model again"
+                f"{shown_list(names)}. Use another copy"
             )
         # Files of earlier versions do not name the objective; it follows from their inference.
         covers = config["covers"] if "covers" in config else COVERS[config["parameters"].get("inference", "exact")]
         if covers not in COVERS.values():
             raise ModelFileError(
-                f"the model file has covers={str(covers)[:80]!r}: expected one of {list(COVERS.values())}. Save the "
-                "model again"
+                f"the model file has covers={str(covers)[:80]!r}: expected one of {list(COVERS.values())}. Use another "
+                "copy"
             )
         if covers != COVERS["exact"]:
             shared["laplace"] = None

@@ -142,8 +142,8 @@ class Potentials:
             name, template, n = read_text(one, "name"), read_text(one, "template"), 1
             if template not in sizes:
                 raise ModelFileError(
-                    f"the model file has cliques called {shown(template)}: expected one of {list(sizes)[:8]}. Save the "
-                    "model again"
+                    f"the model file has cliques called {shown(template)}: expected one of {list(sizes)[:8]}. Use "
+                    "another copy"
                 )
             if one["map"] is not None:
                 key = read_count(one, "map"), columns.get(template)
@@ -154,14 +154,14 @@ class Potentials:
                 expected = f"({n}, {sizes[template]})"
                 raise ModelFileError(
                     f"the term {name!r} of the model file has weights of shape {shown(one['shape'])}: expected "
-                    f"{expected}. Save the model again"
+                    f"{expected}. Use another copy"
                 )
             terms.append(_plain_term(name, template, n, sizes[template]))
         layout = Layout(tuple(terms))
         if config["templates"] != list(layout.cliques):
             raise ModelFileError(
                 f"the model file has templates={shown(config['templates'])}: expected {layout.cliques[:8]}, as in its "
-                "terms. Save the model again"
+                "terms. Use another copy"
             )
         return cls(layout, np.asarray(read_array(arrays, "weights", (layout.size,), "f"), np.float64), maps)
 

@@ -161,6 +161,10 @@ class SegmentModel(ChainModel):
         return read_tokens(y, chains, flat=flat, is_tags=self.spec.is_tags)
 
     @property
+    def answer_bytes(self) -> int:
+        return super().answer_bytes + 40 * self.longest * len(self.spec.types)
+
+    @property
     def column_labels(self) -> list[UserData]:
         return self.spec.types
 
@@ -248,7 +252,7 @@ class SegmentModel(ChainModel):
         names = [read_text(one, "name") for one in config["layout"]]
         if unknown := [name for name in names if name not in known]:
             raise ModelFileError(
-                f"the model file has the term {unknown[0]!r}: expected one of {', '.join(known)}. Save the model again"
+                f"the model file has the term {unknown[0]!r}: expected one of {', '.join(known)}. Use another copy"
             )
         with_map = [read_text(one, "name") for one in config["layout"] if one["kernel"] is not None]
         pooling = None if config["pooling"] is None else read_text(config, "pooling")
@@ -261,7 +265,7 @@ class SegmentModel(ChainModel):
         if durations != longest * L:
             raise ModelFileError(
                 f"the model file has scores of {durations // L} durations and longest={longest}: expected the same "
-                "number. Save the model again"
+                "number. Use another copy"
             )
         return cls(
             **shared,

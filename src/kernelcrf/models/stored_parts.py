@@ -66,8 +66,8 @@ def certificate_from_config(config: Config) -> Certificate:
     config = {"gap_full": None, "rounding": ROUNDING[np.dtype(np.float64)], **config}
     if config["status"] not in STATUSES:
         raise ModelFileError(
-            f"the certificate has status={shown(config['status'])}: expected one of {', '.join(STATUSES)}. Save the "
-            "model again"
+            f"the certificate has status={shown(config['status'])}: expected one of {', '.join(STATUSES)}. Use another "
+            "copy"
         )
     certificate = Certificate(
         objective=read_number(config, "objective", finite=config["status"] not in NOT_FITTED),
@@ -77,9 +77,7 @@ def certificate_from_config(config: Config) -> Certificate:
         rounding=read_number(config, "rounding", least=0.0, finite=False),
     )
     if math.isnan(certificate.lower_bound):
-        raise ModelFileError(
-            "the certificate has lower_bound=nan: expected a number, or -Infinity. Save the model again"
-        )
+        raise ModelFileError("the certificate has lower_bound=nan: expected a number, or -Infinity. Use another copy")
     if certificate.status == OPTIMAL and not certificate.is_certified:
         # Files of earlier versions call a fit with missing labels optimal.
         return replace(certificate, status=STATIONARY)
@@ -120,7 +118,7 @@ def _numbers(config: Config, *names: str) -> dict[str, float]:
 def _read_list(config: Config, name: str) -> list[Any]:
     values = config[name]
     if not isinstance(values, list):
-        raise ModelFileError(f"{name} of the model file is {shown(values)}: expected a list. Save the model again")
+        raise ModelFileError(f"{name} of the model file is {shown(values)}: expected a list. Use another copy")
     return values
 
 
@@ -157,7 +155,8 @@ def read_pairs(arrays: Arrays, name: str, n_labels: int) -> Pairs | None:
     if keys[0] not in arrays:
         return None
     counts, labels = (read_array(arrays, key, (arrays[key].size,), "iu") for key in keys)
-    pointers = np.append(0, np.cumsum(counts, dtype=np.int64))
+    pointers = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, dtype=np.int64, out=pointers[1:])
     fits = len(counts) > 0 and counts.min() >= 0 and pointers[-1] == len(labels)
     if fits and len(labels):
         rises = np.diff(labels.astype(np.int64)) > 0
@@ -167,7 +166,7 @@ def read_pairs(arrays: Arrays, name: str, n_labels: int) -> Pairs | None:
     if not fits:
         raise ModelFileError(
             f"the tensors {keys[0]!r} and {keys[1]!r} of the model file do not match: expected, for each feature, a "
-            f"number of labels, and these labels in increasing order, from 0 to {n_labels - 1}. Save the model again"
+            f"number of labels, and these labels in increasing order, from 0 to {n_labels - 1}. Use another copy"
         )
     return Pairs(pointers, labels.astype(np.int32), n_labels)
 
@@ -192,13 +191,13 @@ def read_laplace(config: Config | None, arrays: Arrays, theta: Array) -> Laplace
     if len(kept) and not (kept.min() >= 0 and kept.max() < len(theta)):
         raise ModelFileError(
             f"the tensor 'partial.kept' of the model file has indices from {kept.min()} to {kept.max()}: expected "
-            f"indices from 0 to {len(theta) - 1}. Save the model again"
+            f"indices from 0 to {len(theta) - 1}. Use another copy"
         )
     inner = _posterior(arrays, theta[kept])
     if inner is None:
         raise ModelFileError(
-            "the model file has the tensor 'partial.kept': expected 'posterior.G' or 'posterior.drawn' as well. Save "
-            "the model again"
+            "the model file has the tensor 'partial.kept': expected 'posterior.G' or 'posterior.drawn' as well. Use "
+            "another copy"
         )
     scale = read_array(arrays, "partial.scale", theta.shape, "f")
     return replace(evidence, posterior=PartialPosterior(theta, scale, kept, inner))

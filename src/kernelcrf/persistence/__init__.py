@@ -1,6 +1,8 @@
 """Read, check and write the files of models and checkpoints, which contain tensors and JSON."""
 
-from kernelcrf.persistence.model_file import ModelFileError as ModelFileError
+from kernelcrf.persistence.budget import Budget as Budget
+from kernelcrf.persistence.error import ModelFileError as ModelFileError
+from kernelcrf.persistence.model_file import Content as Content
 from kernelcrf.persistence.model_file import begins_like_model as begins_like_model
 from kernelcrf.persistence.model_file import read as read
 from kernelcrf.persistence.model_file import write as write

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Arrays, Config, check_rows, is_sparse
 from kernelcrf.basis.features import FeatureMap, WhitenedMap, from_arrays
-from kernelcrf.persistence.model_file import ModelFileError
+from kernelcrf.persistence.error import ModelFileError
 from kernelcrf.validation import shown
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ the format, and the types and sizes of the tensors. Callers check the values of 
 
 In version 1 of the format, all JSON is in the header. Since version 2, long lists such as feature names are stored as
 tensors (see `long_lists`). The header may have at most HEADER bytes, because JSON needs up to thirty times its size in
-memory.
+memory. The size of the file limits the memory that its model may take (see `budget`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from kernelcrf.arrays import Array
+from kernelcrf.persistence.budget import Budget, size_for
+from kernelcrf.persistence.error import ModelFileError
 from kernelcrf.persistence.long_lists import ARRAYS, pack, unpack
 from kernelcrf.persistence.output_file import PathLike, named_errors, whole_file
 
@@ -29,30 +31,29 @@ READ_VERSIONS = (1, 2)
 HEADER = 1 << 24
 # The bytes that a tensor takes in the header besides its name: type, shape and position.
 ENTRY = 160
+# A tensor of zeros, which makes the file of a model as large as the claims of the model.
+ROOM_TENSOR = "room"
 TYPES = {"F32": 4, "F64": 8, "I32": 4, "I64": 8, "BOOL": 1, "U8": 1}
 
 
-class ModelFileError(ValueError):
-    """Raised if a file is not a model file of this library, or if the file is damaged.
+class Content(NamedTuple):
+    """The JSON object and the arrays of a model file, and the budget for what they claim."""
 
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from kernelcrf import ModelFileError, load
-    >>> _ = Path("notes.txt").write_text("no model")
-    >>> try:
-    ...     load("notes.txt")
-    ... except ModelFileError as error:
-    ...     print(str(error)[:45])
-    notes.txt: not a model file that this version
+    config: dict[str, Any]
+    arrays: dict[str, Array]
+    budget: Budget
+
+
+def write(path: PathLike, config: Mapping[str, object], arrays: Mapping[str, Array], *, answer_bytes: int = 0) -> None:
+    """Write a model file; a file that exists at `path` is replaced when the new file is complete.
+
+    answer_bytes : the memory that the first answer of the model takes.
     """
-
-
-def write(path: PathLike, config: Mapping[str, object], arrays: Mapping[str, Array]) -> None:
-    """Write a model file; a file that exists at `path` is replaced when the new file is complete."""
     packed, long_lists = pack(config)
     header = json.dumps({"format": FORMAT, "version": VERSION, **packed})
     contiguous = {name: np.ascontiguousarray(array) for name, array in {**arrays, **long_lists}.items()}
+    if (missing := size_for(answer_bytes) - sum(array.nbytes for array in contiguous.values())) > 0:
+        contiguous[ROOM_TENSOR] = np.zeros(missing, np.uint8)
     # Some versions of safetensors write longer headers than they can read.
     if (size := len(json.dumps(header)) + sum(len(name) + ENTRY for name in contiguous)) > HEADER:
         parts = {name: len(json.dumps(part)) for name, part in packed.items()}
@@ -66,8 +67,8 @@ def write(path: PathLike, config: Mapping[str, object], arrays: Mapping[str, Arr
         file.write(save(contiguous, metadata={"config": header}))
 
 
-def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the JSON object and the arrays of a model file; raise ModelFileError if the file is not valid."""
+def read(path: PathLike) -> Content:
+    """Return the content of a model file; raise ModelFileError if the file is not valid."""
     size = Path(path).stat().st_size
     if not Path(path).is_file():
         raise ModelFileError(f"{path}: this is a folder or a device: expected a model file")
@@ -78,7 +79,7 @@ def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
             raise ModelFileError(f"the header has {n_header:,} bytes: expected at most {HEADER:,}")
         with safe_open(path, framework="numpy") as file:
             config = _read_config(file.metadata())
-            names = list(file.keys())
+            names = [name for name in file.keys() if name != ROOM_TENSOR]  # noqa: SIM118
             for name in names:
                 tensor = file.get_slice(name)
                 dtype, shape = tensor.get_dtype(), tensor.get_shape()
@@ -88,9 +89,14 @@ def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
                         f"{', '.join(TYPES)}, and a tensor that is not larger than the file"
                     )
             arrays = {name: file.get_tensor(name) for name in names}
-        if config["version"] == 1:
-            return config, arrays
-        return unpack(config, {name: arrays.pop(name) for name in names if name in ARRAYS}), arrays
+        if config["version"] > 1:
+            config = unpack(config, {name: arrays.pop(name) for name in names if name in ARRAYS})
+        return Content(config, arrays, Budget(size))
+    except MemoryError as error:
+        raise ModelFileError(
+            f"{path}: there is not enough memory to read this file of {size:,} bytes ({error}): free memory, or read "
+            "it on another machine"
+        ) from None
     except (SafetensorError, ValueError, TypeError, LookupError, RecursionError) as error:
         raise ModelFileError(f"{path}: not a model file that this version can read ({error})") from None
 

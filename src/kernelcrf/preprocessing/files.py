@@ -20,8 +20,9 @@ from kernelcrf.estimators.multilabel import MultiLabelCRF
 from kernelcrf.estimators.parameters import STORED_DTYPE
 from kernelcrf.estimators.segments import SegmentCRF
 from kernelcrf.estimators.stored import to_stored
-from kernelcrf.persistence import ModelFileError, PathLike, read, write
+from kernelcrf.persistence import Budget, ModelFileError, PathLike, read, write
 from kernelcrf.persistence.crfsuite.model_file import begins_like_crfsuite, refuse_suffix
+from kernelcrf.persistence.error import CONTENT_ERRORS
 from kernelcrf.validation import PATH, shown, validated
 
 Model = ChainCRF | SegmentCRF | KernelClassifier | GraphCRF | MarkovNetwork | MultiLabelCRF
@@ -78,13 +79,13 @@ def save(model: UserData, path: PathLike, *, dtype: str | None = None) -> None:
     if steps is None:
         estimator.save(path, dtype=dtype)
         return
-    from kernelcrf.preprocessing.stored_transformers import steps_to_arrays
+    from kernelcrf.preprocessing.stored_transformers import steps_bytes, steps_to_arrays
 
     refuse_suffix(path, PIPELINE)
     config, arrays = to_stored(estimator, dtype)
     configs, own = steps_to_arrays(steps, STEP)
     config = {"estimator": PIPELINE, "steps": configs, "last": {"name": model.steps[-1][0], **config}}
-    write(path, config, arrays | own)
+    write(path, config, arrays | own, answer_bytes=estimator.model_.answer_bytes + steps_bytes(steps))
 
 
 @validated(path=PATH)
@@ -93,6 +94,9 @@ def load(path: PathLike) -> Any:
 
     If the file is a model of CRFsuite, return a ChainCRF with its weights. It takes the same feature dicts and lists of
     names as python-crfsuite. Its certificate has the status "imported", because the file says nothing about the fit.
+
+    The file may come from anyone: if it is damaged, or claims more memory than its size justifies, ModelFileError is
+    raised. A file does not choose the number of threads: the loaded estimator has n_jobs=1, which `set_params` changes.
 
     Examples
     --------
@@ -105,25 +109,25 @@ def load(path: PathLike) -> Any:
     """
     if Path(path).is_file() and begins_like_crfsuite(path):
         return ChainCRF.from_crfsuite(path)
-    config, arrays = read(path)
+    content = config, arrays, budget = read(path)
     try:
         if config.get("estimator") != PIPELINE:
-            return _load_estimator(config, arrays)
+            return _load_estimator(*content)
         from kernelcrf.preprocessing.stored_transformers import check_steps, steps_from_arrays
 
         steps = list(steps_from_arrays(config["steps"], arrays, STEP))
         own = {name: array for name, array in arrays.items() if not name.startswith(STEP)}
-        estimator = _load_estimator(config["last"], own)
-        check_steps(steps, estimator.n_features_in_)
+        estimator = _load_estimator(config["last"], own, budget)
+        check_steps(steps, estimator.n_features_in_, budget)
         return Pipeline([*steps, (str(config["last"]["name"]), estimator)])
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except CONTENT_ERRORS as error:
         raise ModelFileError(f"{path}: {error}") from None
 
 
-def _load_estimator(config: Config, arrays: Arrays) -> Model:
+def _load_estimator(config: Config, arrays: Arrays, budget: Budget) -> Model:
     name = config.get("estimator")
     if not isinstance(name, str) or name not in ESTIMATORS:
         raise ModelFileError(
             f"the file has the unknown estimator {name!r}: expected one of {', '.join(ESTIMATORS)}; upgrade kernelcrf"
         )
-    return ESTIMATORS[name].from_arrays(config, arrays)
+    return ESTIMATORS[name].from_arrays(config, arrays, budget)

@@ -33,7 +33,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelcrf.arrays import Array, Arrays, Config, UserData
 from kernelcrf.estimators.stored import set_parameters
 from kernelcrf.models.stored_parts import plain
-from kernelcrf.persistence import ModelFileError
+from kernelcrf.persistence import Budget, ModelFileError
 from kernelcrf.persistence.checks import read_count, read_number
 from kernelcrf.preprocessing.per_token import PerToken
 from kernelcrf.readers.columns import names_from_config, names_to_config, string_names
@@ -163,7 +163,16 @@ def steps_from_arrays(configs: UserData, arrays: Mapping[str, Array], prefix: st
         yield str(config["name"]), transformer_from_arrays(config, arrays, f"{prefix}{place}.")
 
 
-def check_steps(steps: Sequence[tuple[str, Any]], n_features: int) -> None:
+def steps_bytes(steps: Pipeline) -> int:
+    """Return how many bytes the steps of a pipeline take to transform one row."""
+    return _row_bytes(list(_leaves(steps.steps)))
+
+
+def _row_bytes(transformers: Sequence[Any]) -> int:
+    return 40 * max((int(transformer.n_features_in_) for transformer in transformers), default=0)
+
+
+def check_steps(steps: Sequence[tuple[str, Any]], n_features: int, budget: Budget) -> None:
     """Raise unless the steps of a pipeline can transform a row, and the last step returns `n_features` columns."""
     transformers = list(_leaves(steps))
     # Numbers of columns are compared before a row is made, because a wrong number could need any amount of memory.
@@ -174,6 +183,7 @@ def check_steps(steps: Sequence[tuple[str, Any]], n_features: int) -> None:
                 f"{shown(transformer)} returns {width} columns: expected {n_features}, which the next step needs"
             )
         n_features = transformer.n_features_in_
+    budget.charge("a row of the inputs of this pipeline", _row_bytes(transformers))
     row = np.zeros((1, n_features))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

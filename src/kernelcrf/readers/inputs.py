@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Inputs, NamedInputs, Places, UserData, is_sparse
+from kernelcrf.arrays import Array, Inputs, NamedInputs, Places, UserData, take_columns
 from kernelcrf.basis.entries import Entries
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
@@ -139,7 +139,7 @@ class InputsReader:
             {
                 name: tables[source.entry]
                 if source.columns is None
-                else _take_columns(tables[source.entry], source.columns)
+                else take_columns(tables[source.entry], source.columns)
                 for name, source in self.sources.items()
             }
         )
@@ -318,7 +318,3 @@ def _find_columns(columns: UserData, reader: SequenceReader, name: str) -> Place
     if not len(found):
         raise ValueError(f"inputs[{name!r}] has columns={shown(columns)}, which selects no column: expected {expected}")
     return found.astype(np.intp)
-
-
-def _take_columns(table: Inputs, columns: Places) -> Inputs:
-    return table[:, columns] if is_sparse(table) else np.ascontiguousarray(table[:, columns])

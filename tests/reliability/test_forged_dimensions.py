@@ -1,0 +1,324 @@
+"""Files that claim more than they hold are refused, or their models answer, in memory that the size of a file bounds.
+
+Every integer of the header is multiplied, alone and together with those of the same meaning, and every shape of a
+tensor. NumPy and Python tell `tracemalloc` what they allocate, whether it is touched or not. The limit of the process
+is there for a fault: it ends in a MemoryError, not in the end of the machine.
+"""
+
+import json
+import os
+import tracemalloc
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from safetensors import safe_open
+from safetensors.numpy import save_file
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import golden_models
+from kernelcrf import (
+    ChainCRF,
+    GraphCRF,
+    KernelClassifier,
+    MarkovNetwork,
+    ModelFileError,
+    MultiLabelCRF,
+    SegmentCRF,
+    load,
+    save,
+)
+from kernelcrf.crfsuite import CRFsuiteModel, StateWeights, TransitionWeights, write_model
+from kernelcrf.models.crfsuite import from_crfsuite
+from kernelcrf.persistence.long_lists import ARRAYS, pack, unpack
+from kernelcrf.preprocessing import PerToken
+from kernelcrf.validation import ParameterError
+
+resource = pytest.importorskip("resource", reason="the limits of a process need POSIX")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+FACTORS = (10**3, 10**6, 10**9)
+GIGABYTE = 1 << 30
+GOLDEN = Path(__file__).parents[1] / "golden" / "v2"
+RNG = np.random.default_rng(0)
+ROWS = RNG.normal(size=(12, 3))
+SPARSE = [sp.random_array((4, 20), density=0.4, rng=np.random.default_rng(i), format="csr") for i in range(4)]
+DENSE = [RNG.normal(size=(6, 2)) for _ in range(4)]
+EDGES = np.array([[0, 1], [1, 2], [2, 3]])
+CHAIN = {"C": 1.0, "gamma": 1.0, "n_components": 3, "random_state": 0}
+# The names of integers in headers that mean the same, such as a number of columns.
+PARTNERS = [
+    ("n_features", "d", "n"),
+    ("n_features", "d"),
+    ("L", "longest"),
+    ("L", "n"),
+    ("longest",),
+    ("shape", "n_features"),
+]
+
+
+def scaled_chain():
+    scaler = StandardScaler(with_mean=False, with_std=False)
+    return make_pipeline(PerToken(scaler), ChainCRF("rbf", **CHAIN)).fit(SPARSE, [[0, 1, 0, 1]] * 4)
+
+
+MODELS = {
+    "segments": lambda: SegmentCRF("linear", C=1.0).fit(DENSE, [[0, 0, 0, 1, 1, 0]] * 4),
+    "free durations": lambda: SegmentCRF("rbf", **CHAIN, durations="free").fit(DENSE, [[0, 0, 0, 1, 1, 0]] * 4),
+    "sparse landmarks": lambda: ChainCRF("rbf", **CHAIN).fit(SPARSE, [[0, 1, 0, 1]] * 4),
+    "scaled pipeline": scaled_chain,
+    "classifier": lambda: KernelClassifier("linear", C=1.0).fit(ROWS, np.arange(12) % 3),
+    "label sets": lambda: MultiLabelCRF("linear", C=1.0).fit(ROWS, (ROWS > 0).astype(int)),
+    "graphs": lambda: GraphCRF("linear", C=1.0).fit([(ROWS[i : i + 4], EDGES) for i in (0, 4, 8)], [[0, 1, 0, 1]] * 3),
+    "table": lambda: MarkovNetwork(C=1.0).fit((ROWS > 0).astype(int)),
+}
+
+
+@contextmanager
+def limited(most):
+    """Limit the memory of the process, and raise if the block takes more than `most` bytes at once."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 4 * GIGABYTE, before[1]))
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert peak <= most, f"{peak:,} bytes, and a file of this size may take {most:,}"
+
+
+def answer(path, x):
+    """Load the file, predict with the model, and return "answered"; if the file is refused, return the reason."""
+    with limited(20 * os.path.getsize(path) + 50_000_000):
+        try:
+            model = load(path)
+        except ModelFileError as error:
+            return str(error)
+        if isinstance(model, MarkovNetwork):
+            model.sample(1)
+        elif fits(x, model):
+            model.predict(widened(x, model))
+            model.predict_proba(widened(x, model))
+    return "answered"
+
+
+def fits(x, model):
+    """Return whether a model takes the inputs; dense inputs have too few columns for a model with forged columns."""
+    return sp.issparse(x[0]) or not hasattr(x, "shape") or x.shape[1] == model.n_features_in_
+
+
+def widened(x, model):
+    """Return sparse sequences with the columns that the model expects."""
+    if not sp.issparse(x[0]):
+        return x
+    n = model[-1].n_features_in_ if isinstance(model, Pipeline) else model.n_features_in_
+    return [sp.csr_array((own.data, own.indices, own.indptr), shape=(own.shape[0], n)) for own in x]
+
+
+def content(path):
+    """Return the header and the tensors of a file, with all lists in the header."""
+    with safe_open(path, framework="numpy") as file:
+        config = json.loads(file.metadata()["config"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    return unpack(config, {name: arrays.pop(name) for name in list(arrays) if name in ARRAYS}), arrays
+
+
+def forge(path, config, arrays):
+    packed, lists = pack(config)
+    save_file({**arrays, **lists}, path, metadata={"config": json.dumps(packed)})
+
+
+def integers(value, key=""):
+    """Yield, for each integer of a JSON value, the list or dict that has it, its place, and the nearest name."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for place, one in items:
+        name = place if isinstance(place, str) else key
+        if type(one) is int and name not in ("version",):
+            yield value, place, name
+        else:
+            yield from integers(one, name)
+
+
+def forgeries(config):
+    """Return tuples of the numbers of integers that are forged together, first single integers, then partners."""
+    found = list(integers(config))
+    groups = [(i,) for i in range(len(found))]
+    for names in PARTNERS:
+        for value in {holder[place] for holder, place, name in found if name in names} - {0, 1}:
+            groups.append(tuple(i for i, (at, place, name) in enumerate(found) if name in names and at[place] == value))
+    return dict.fromkeys(groups)
+
+
+def check_forgeries(path, target, x, factors_of_one):
+    """Load the file with each integer and each group of partners multiplied; return how many files were refused."""
+    config, arrays = content(path)
+    text, refused = json.dumps(config), 0
+    for group in forgeries(config):
+        for factor in factors_of_one if len(group) == 1 else FACTORS:
+            forged = json.loads(text)
+            found = list(integers(forged))
+            for holder, place, _ in (found[i] for i in group):
+                holder[place] *= factor
+            forge(target, forged, arrays)
+            try:
+                reason = answer(target, x)
+            except BaseException as error:
+                error.add_note(f"{[found[i][2] for i in group]} times {factor:,}")
+                raise
+            assert "allocate" not in reason
+            assert "not enough memory" not in reason
+            refused += reason != "answered"
+    return refused
+
+
+INPUTS = {
+    "segments": DENSE[:1],
+    "free durations": DENSE[:1],
+    "sparse landmarks": SPARSE[:1],
+    "scaled pipeline": SPARSE[:1],
+    "graphs": [(ROWS[:2], EDGES[:1])],
+}
+
+
+@pytest.mark.parametrize("factors", [(10**6,), pytest.param(FACTORS, marks=pytest.mark.slow)], ids=["one", "all"])
+@pytest.mark.parametrize("name", MODELS)
+def test_no_integer_of_a_header_takes_memory(name, factors, tmp_path):
+    x = INPUTS.get(name, ROWS[:1])
+    save(MODELS[name](), tmp_path / "model")
+    assert answer(tmp_path / "model", x) == "answered"
+    refused = check_forgeries(tmp_path / "model", tmp_path / "forged", x, factors)
+    # The header of a table has the values of its variables, and no dimension.
+    assert refused > 0 or name == "table"
+
+
+CHAINS = sorted(path.stem for path in GOLDEN.glob("*.kcrf"))
+OFTEN = ("dicts-hashed", "dicts-many", "edge-rbf", "laplace-partial")
+
+
+@pytest.mark.parametrize(
+    "name", [*OFTEN, *(pytest.param(name, marks=pytest.mark.slow) for name in CHAINS if name not in OFTEN)]
+)
+def test_no_integer_of_a_chain_takes_memory(name, tmp_path):
+    x = golden_models.inputs(name)[:1]
+    assert answer(GOLDEN / f"{name}.kcrf", x) == "answered"
+    assert check_forgeries(GOLDEN / f"{name}.kcrf", tmp_path / "forged", x, (10**6,)) > 0
+
+
+def test_shapes_of_tensors_beyond_the_file_are_refused(tmp_path):
+    blob = (GOLDEN / "laplace-partial.kcrf").read_bytes()
+    n = int.from_bytes(blob[:8], "little")
+    head = json.loads(blob[8 : 8 + n])
+    for name in set(head) - {"__metadata__"}:
+        for axis in range(len(head[name]["shape"])):
+            for factor in FACTORS:
+                for grown in (1, factor):
+                    forged = json.loads(json.dumps(head))
+                    start, end = forged[name]["data_offsets"]
+                    forged[name]["shape"][axis] *= factor
+                    forged[name]["data_offsets"][1] = start + (end - start) * grown
+                    text = json.dumps(forged).encode()
+                    (tmp_path / "forged").write_bytes(len(text).to_bytes(8, "little") + text + blob[8 + n :])
+                    assert "not a model file that this version can read" in answer(tmp_path / "forged", None)
+
+
+def crfsuite_model(n_labels, weight=1.0):
+    """Return a model of CRFsuite in which each label has one feature and one transition."""
+    own, weights = np.arange(n_labels), np.full(n_labels, weight)
+    state, transitions = StateWeights(own, own, weights), TransitionWeights(own, (own + 1) % n_labels, weights)
+    names = [[f"{kind}{i}" for i in range(n_labels)] for kind in ("label", "word")]
+    return CRFsuiteModel(*names, state, transitions)
+
+
+@pytest.mark.parametrize(("n_labels", "weight"), [(3000, 1.0), (1200, 1000.0)])
+def test_many_labels_without_transitions_are_refused(n_labels, weight, tmp_path):
+    write_model(crfsuite_model(n_labels, weight), tmp_path / "many.crfsuite")
+    assert "a file of " in answer(tmp_path / "many.crfsuite", [[["word0"]]])
+    write_model(crfsuite_model(3, weight), tmp_path / "few.crfsuite")
+    load(tmp_path / "few.crfsuite").save(tmp_path / "few")
+    config, arrays = content(tmp_path / "few")
+    config["labels"]["classes"] = [f"label{i}" for i in range(n_labels)]
+    for term in config["layout"]:
+        term["label_kernel"]["L"] = n_labels
+    forge(tmp_path / "many", config, arrays)
+    reason = answer(tmp_path / "many", [[["word0"]]])
+    assert "the first prediction of this ChainCRF would take" in reason
+    assert "damaged, or was not written by this library" in reason
+    with pytest.raises(ParameterError, match="would take"):
+        ChainCRF("linear", prior=tmp_path / "many").fit([[["word0"]]], [["label0"]])
+
+
+def test_labels_that_all_depend_on_each_other_are_refused(tmp_path):
+    n = 22
+    save(MultiLabelCRF("linear", C=1.0, structure=[(0, 1)]).fit(ROWS, (ROWS > 0).astype(int)), tmp_path / "few")
+    config, arrays = content(tmp_path / "few")
+    pairs = [(u, v) for u in range(n) for v in range(u + 1, n)]
+    names = [f"label {v}" for v in range(n)] + [f"edge {u} {v}" for u, v in pairs]
+    own = {term["template"].split()[0]: term for term in config["potentials"]["terms"] if term["map"] is None}
+    weighted = next(term for term in config["potentials"]["terms"] if term["map"] is not None)
+    terms = [{**weighted, "name": name, "template": name} for name in names[:n]]
+    kinds = {name: own[name.split()[0]] for name in names}
+    terms += [
+        {**one, "name": one["name"].replace(one["template"], name), "template": name} for name, one in kinds.items()
+    ]
+    config["potentials"] |= {"templates": names, "terms": terms}
+    config["values"] = [config["values"][0]] * n
+    arrays |= {"edges": np.array(pairs), "weights": np.zeros(sum(np.prod(term["shape"]) for term in terms))}
+    forge(tmp_path / "many", config, arrays)
+    assert "the first prediction of this MultiLabelCRF would take" in answer(tmp_path / "many", ROWS[:1])
+
+
+def test_a_checkpoint_that_claims_more_is_refused(tmp_path):
+    X, y = SPARSE, [[0, 1, 0, 1]] * 4
+    ChainCRF("rbf", **CHAIN, checkpoint=tmp_path / "there").fit(X, y)
+    config, arrays = content(tmp_path / "there")
+    for factor in FACTORS:
+        forged = json.loads(json.dumps(config))
+        for holder, place, name in list(integers(forged["maps"])):
+            holder[place] *= factor if name == "d" else 1
+        forge(tmp_path / "there", forged, arrays)
+        with limited(50_000_000), pytest.raises(ModelFileError, match="the sizes of a feature map do not match"):
+            ChainCRF("rbf", **CHAIN, checkpoint=tmp_path / "there").fit(X, y)
+
+
+def test_a_thousand_labels_with_few_transitions_answer(tmp_path):
+    write_model(crfsuite_model(1000), tmp_path / "many.crfsuite")
+    assert answer(tmp_path / "many.crfsuite", [[["word0"], ["word1"]]]) == "answered"
+    load(tmp_path / "many.crfsuite").save(tmp_path / "many")
+    assert os.path.getsize(tmp_path / "many") < 200_000
+    assert answer(tmp_path / "many", [[["word0"], ["word1"]]]) == "answered"
+
+
+def test_a_million_hashed_columns_with_few_pairs_answer(tmp_path):
+    X, y = [[{"w": "a"}, {"w": "b"}], [{"w": "b"}, {"w": "c"}]], [["x", "y"], ["y", "x"]]
+    for name, parameters in {"pairs": {"kernel": "linear", "min_freq": 1}, "landmarks": {"kernel": "rbf"}}.items():
+        ChainCRF(C=1.0, hash_features=2**20, **parameters).fit(X, y).save(tmp_path / name)
+        assert answer(tmp_path / name, X) == "answered"
+
+
+def test_a_file_is_as_large_as_the_claims_of_its_model(tmp_path):
+    crf = ChainCRF("linear")
+    crf.model_ = from_crfsuite(crfsuite_model(2000))
+    crf.save(tmp_path / "many")
+    assert os.path.getsize(tmp_path / "many") > 10_000_000
+    assert answer(tmp_path / "many", [[["word0"], ["word1"]]]) == "answered"
+    config, arrays = content(tmp_path / "many")
+    forge(tmp_path / "many", config, {name: array for name, array in arrays.items() if name != "room"})
+    assert "would take" in answer(tmp_path / "many", None)
+
+
+@pytest.mark.parametrize("n_jobs", [2, 100_000, -1, "all"])
+def test_a_file_does_not_choose_the_number_of_threads(n_jobs, tmp_path):
+    config, arrays = content(GOLDEN / "rbf.kcrf")
+    assert "n_jobs" in config["parameters"]
+    forge(tmp_path / "model", config | {"parameters": {**config["parameters"], "n_jobs": n_jobs}}, arrays)
+    crf = load(tmp_path / "model")
+    assert crf.n_jobs == 1
+    crf.set_params(n_jobs=2).save(tmp_path / "model")
+    assert load(tmp_path / "model").n_jobs == 1
