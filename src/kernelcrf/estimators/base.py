@@ -151,7 +151,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         refuse_suffix(path, type(self).__name__)
         # If the original is fitted again, the copy keeps its model.
         estimator = copy(self)
-        write(path, *to_stored(estimator, dtype), answer_bytes=estimator._model.answer_bytes)
+        write(path, *to_stored(estimator, dtype), answer_bytes=estimator.model_.answer_bytes)
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays, budget: Budget) -> Self:
