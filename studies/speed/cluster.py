@@ -37,6 +37,7 @@ from scipy.optimize import minimize
 
 from kernelcrf import ChainCRF
 from kernelcrf.distributed import DaskEngine, read_parquet, tag_parquet
+from kernelcrf.distributed.cluster import releasing
 from kernelcrf.distributed.partition import DistributedPartition
 from kernelcrf.distributed.sources import RawSequences, SequenceSources
 from kernelcrf.engines.local import LocalEngine
@@ -89,7 +90,7 @@ def cost(options: argparse.Namespace) -> dict[str, Any]:
     W, R = 0.01 * rng.normal(size=(N_FEATURES, N_LABELS)), rng.normal(size=(ROWS, N_LABELS))
 
     layout = make_layout(N_FEATURES, N_LABELS)
-    with workers() as own:
+    with workers() as own, releasing():
         engine = DaskEngine(own)
 
         def objective(parts: int, rows: int, joined: int = 1) -> Objective:

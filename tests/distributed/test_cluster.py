@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from kernelcrf import ChainCRF
-from kernelcrf.distributed import RawSequences, SequenceSources
+from kernelcrf.distributed import RawSequences, SequenceSources, tag_parquet
+from kernelcrf.distributed.cluster import releasing
+from kernelcrf.formats import FormatError
 
 pytest.importorskip("distributed")
 DaskEngine = pytest.importorskip("kernelcrf.distributed.dask").DaskEngine
@@ -75,6 +77,28 @@ def test_workers_hold_nothing_after_fits_that_failed(client, data, moment):
         # The caller still has the error, and with it the frames that it came through.
         assert held(client) == []
     assert len(errors) == 2
+
+
+@pytest.mark.usefixtures("no_garbage_collection")
+def test_workers_hold_nothing_after_labelling_failed(client, tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    crf = ChainCRF("linear", C=1.0).fit([[["w=a"]], [["w=b"]]], [["A"], ["B"]])
+    pq.write_table(pa.table({"features": [["w=a"]]}), tmp_path / "data.parquet")
+    with pytest.raises(FormatError, match="'of'") as caught:
+        tag_parquet(crf, tmp_path / "data.parquet", tmp_path / "out", sequence="of", engine=DaskEngine(client))
+    assert held(client) == []
+    assert caught.value.__traceback__ is not None
+
+
+@pytest.mark.usefixtures("no_garbage_collection")
+def test_work_is_refused_where_nothing_would_release_it(client):
+    engine = DaskEngine(client)
+    with pytest.raises(RuntimeError, match=r"outside of `with kernelcrf\.distributed\.cluster\.releasing\(\):`"):
+        engine.call(abs, -1)
+    with releasing(), pytest.raises(ZeroDivisionError) as caught:
+        engine.fetch(engine.each(divmod, [1, 2], [0, 1]))
+    assert held(client) == []
+    assert caught.value.__traceback__ is not None
 
 
 @pytest.mark.usefixtures("no_garbage_collection")

@@ -21,6 +21,7 @@ from clusters import LINEAR, RBF, fast_starts, same
 from kernelcrf import ChainCRF
 from kernelcrf.datasets import make_sequences
 from kernelcrf.distributed import read_parquet, tag_parquet
+from kernelcrf.distributed.cluster import releasing
 from kernelcrf.distributed.sources import RawSequences, SequenceSources
 
 distributed = pytest.importorskip("distributed")
@@ -33,7 +34,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::Depr
 
 @pytest.fixture
 def engine(client):
-    return DaskEngine(client, n_partitions=4)
+    with releasing():
+        yield DaskEngine(client, n_partitions=4)
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +93,17 @@ def test_a_missing_client_is_named_and_the_client_given_need_not_be_the_current_
         except ValueError as error:
             print(error)
         data = make_sequences(20, random_state=0)
+        try:
+            ChainCRF("linear", engine=DaskEngine()).fit(data.X, data.y)
+        except ConnectionError as error:
+            print(error)
         with Client(processes=False, dashboard_address=":0", set_as_default=False) as client:
             print(ChainCRF("linear", engine=DaskEngine(client)).fit(data.X, data.y).certificate_.status)
     """)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    missing, status = done.stdout.splitlines()
+    missing, no_client, status = done.stdout.splitlines()
     assert missing.startswith("the data have to be loaded on a cluster, but there is no Dask client")
+    assert "because there is no Dask client; it was closed, or never started: start the cluster" in no_client
     assert status == "optimal"
 
 

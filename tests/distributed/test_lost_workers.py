@@ -13,6 +13,7 @@ import pytest
 from clusters import LINEAR, RBF, same, two_workers
 from kernelcrf import ChainCRF
 from kernelcrf.distributed import RawSequences, SequenceSources, read_parquet, tag_parquet
+from kernelcrf.distributed.cluster import releasing
 from kernelcrf.formats import FormatError
 
 distributed = pytest.importorskip("distributed")
@@ -83,7 +84,7 @@ def test_all_workers_may_die_while_they_read(mortal, vectors, tmp_path, monkeypa
     sources = [kill_once(part, tmp_path / str(k)) for k, part in enumerate(halves(*vectors))]
     same(ChainCRF(**RBF, engine=engine).fit(SequenceSources(sources)), ChainCRF(**RBF).fit(*vectors), vectors[0])
     if not allowed_failures:
-        with pytest.raises(distributed.KilledWorker):
+        with releasing(), pytest.raises(distributed.KilledWorker):
             engine.fetch([engine.call(lambda: os.kill(os.getpid(), signal.SIGKILL))])
 
 

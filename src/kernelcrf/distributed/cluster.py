@@ -6,7 +6,8 @@ same arguments: if a worker is lost, its values are computed again.
 
 Work on a cluster runs inside `with releasing():`. When this block ends, also by an error or an interruption, the
 workers delete all values that were created in it. Garbage collection would be too late: an exception keeps its stack
-frames alive, and with them their handles.
+frames alive, and with them their handles, and a Dask client keeps the exception of each failed task whose handle is
+alive. Outside of such a block, no handle can be created.
 """
 
 from __future__ import annotations
@@ -49,13 +50,19 @@ def releasing() -> Iterator[None]:
 
 
 def register(handles: Iterable[Handle]) -> None:
-    """Release these handles at the end of the surrounding `with releasing():` block, if there is one.
+    """Release these handles at the end of the surrounding `with releasing():` block; raise an error if there is none.
 
     The workers then delete the values to which the handles refer. An engine registers each handle that it creates.
     """
-    own = _HANDLES.get()
-    if own is not None:
-        own.update(handles)
+    block = _HANDLES.get()
+    if block is None:
+        for handle in handles:
+            handle.release()
+        raise RuntimeError(
+            "a function was called on a cluster outside of `with kernelcrf.distributed.cluster.releasing():`: expected "
+            "this block, at whose end the workers delete all results. Put the calls of the engine inside it"
+        )
+    block.update(handles)
 
 
 class Cluster(Protocol):

@@ -33,7 +33,8 @@ try:
     import dask
     from dask.sizeof import sizeof, sizeof_default
     from distributed import Client, Future, KilledWorker, get_client, wait
-    from distributed.client import FutureCancelledError
+    from distributed.client import CancelledError, FutureCancelledError
+    from distributed.comm import CommClosedError
     from distributed.diagnostics.plugin import SchedulerPlugin
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
@@ -47,6 +48,14 @@ _add: Function = functools.partial(functools.reduce, operator.add)
 SMALL = 2**16
 PARTS_PER_MEMORY = 32
 PATIENCE = 60.0
+
+# By the status of a client, why its tasks are lost.
+LOSSES = {
+    None: "there is no Dask client; it was closed, or never started",
+    "closed": "the Dask client or its cluster was closed",
+    "connecting": "the Dask client lost the connection to its scheduler",
+    "running": "the Dask scheduler was lost or restarted, or tasks were cancelled",
+}
 
 PARAMETERS = {
     "client": either(instance_of(Client, text="a distributed.Client"), nothing, advice="None uses the current client"),
@@ -115,7 +124,8 @@ class DaskEngine(Cluster):
     def parts_of(self, n_bytes: int, most: int) -> int:
         if self.n_partitions is not None:
             return min(self.n_partitions, most)
-        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        with self._connection() as client:
+            workers = client.scheduler_info(n_workers=-1)["workers"].values()
         limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
         by_memory = -(-PARTS_PER_MEMORY * n_bytes // min(limits)) if limits else 1
         n_threads = sum(int(worker["nthreads"]) for worker in workers)
@@ -123,7 +133,8 @@ class DaskEngine(Cluster):
 
     def load(self, sources: Sequence[Value]) -> list[Handle]:
         delayed = [source for source in sources if dask.is_dask_collection(source)]
-        computed = iter(self._keep(self.client.compute(delayed, retries=self.attempts, sync=False)) if delayed else [])
+        with self._connection() as client:
+            computed = iter(self._keep(client.compute(delayed, retries=self.attempts, sync=False)) if delayed else [])
         workers = self._workers()
         return [
             next(computed)
@@ -136,8 +147,8 @@ class DaskEngine(Cluster):
         everywhere = [[self._broadcast(value)] * len(parts[0]) for value in shared]
         own = [[_seal(value) for value in column] for column in parts]
         run = functools.partial(_run_alone, _seal(function))
-        with _large_arguments():
-            futures = self.client.map(run, *own, *everywhere, pure=False)
+        with self._connection() as client, _large_arguments():
+            futures = client.map(run, *own, *everywhere, pure=False)
         # Handles of the last sum are dropped only now, because a client waits 10 ms between two messages.
         self._spent = []
         return self._keep(futures)
@@ -157,37 +168,58 @@ class DaskEngine(Cluster):
         return total
 
     def fetch(self, handles: Sequence[Handle]) -> list[Value]:
-        for attempt in range(self.attempts):
-            try:
-                self._wait(handles)
-                return list(self.client.gather(list(handles)))
-            except (KilledWorker, FutureCancelledError):
-                if attempt + 1 == self.attempts:
-                    raise
-                self._retry()
+        with self._connection(handles) as client:
+            for attempt in range(self.attempts):
+                try:
+                    self._wait(client, handles)
+                    return list(client.gather(list(handles)))
+                except (KilledWorker, FutureCancelledError):
+                    if attempt + 1 == self.attempts:
+                        raise
+                    self._retry(client)
         raise AssertionError("unreachable")
 
     def status(self) -> str:
-        count = len(self.client.nthreads())
+        count = len(self._workers())
         return f"{count} worker{'' if count == 1 else 's'}"
 
-    def _workers(self) -> list[str]:
-        client = self.client
-        if client not in self._prepared:
-            client.register_plugin(_AnyWorker())
-            self._prepared.add(client)
-        return sorted(client.nthreads())
+    @contextlib.contextmanager
+    def _connection(self, handles: Sequence[Handle] = ()) -> Iterator[Client]:
+        """Return a context manager for calls of the client; it raises ConnectionError if the cluster is lost.
 
-    def _wait(self, handles: Sequence[Handle]) -> None:
+        If there are handles, the client is the one that created them: another client may have become the current one.
+        """
+        client = None
+        try:
+            client = handles[0].client if handles else self.client
+            yield client
+        except Exception as error:
+            status = None if client is None else client.status
+            if status == "running" and not isinstance(error, CancelledError | CommClosedError):
+                raise
+            raise ConnectionError(
+                f"the work on the cluster was not finished, because {LOSSES.get(status, LOSSES['closed'])}: start the "
+                "cluster again if it has ended, and repeat the call. If ChainCRF has checkpoint=, its fit continues "
+                "from the checkpoint"
+            ) from error
+
+    def _workers(self) -> list[str]:
+        with self._connection() as client:
+            if client not in self._prepared:
+                client.register_plugin(_AnyWorker())
+                self._prepared.add(client)
+            return sorted(client.nthreads())
+
+    def _wait(self, client: Client, handles: Sequence[Handle]) -> None:
         """Wait until all tasks are done or have failed; warn if all workers are paused because of their memory."""
         while True:
             try:
                 # wait() uses the current client, which may differ from the one that was passed.
-                with self.client.as_current():
+                with client.as_current():
                     wait(list(handles), timeout=PATIENCE)
                 return
             except TimeoutError:
-                workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+                workers = client.scheduler_info(n_workers=-1)["workers"].values()
                 if workers and all(worker["status"] == "paused" for worker in workers):
                     limits = ", ".join(f"{worker['memory_limit'] / 2**20:.0f} MiB" for worker in workers)
                     warnings.warn(
@@ -197,12 +229,11 @@ class DaskEngine(Cluster):
                         stacklevel=stacklevel_of_user(),
                     )
 
-    def _retry(self) -> None:
+    def _retry(self, client: Client) -> None:
         """Retry all failed tasks.
 
         Dask's own Client.retry is not used, because it fails if the client has no future for one of the tasks.
         """
-        client = self.client
         # The scheduler does not know released tasks any more, even if an error still refers to their futures.
         failed = [future.key for future in self._live if future.status == "error" and future.key in client.futures]
 
@@ -214,8 +245,8 @@ class DaskEngine(Cluster):
         client.sync(again)
 
     def _submit(self, function: Function, *arguments: Value, **options: Any) -> Handle:
-        with _large_arguments():
-            future = self.client.submit(_run_alone, *map(_seal, (function, *arguments)), pure=False, **options)
+        with self._connection() as client, _large_arguments():
+            future = client.submit(_run_alone, *map(_seal, (function, *arguments)), pure=False, **options)
         return self._keep([future])[0]
 
     def _broadcast(self, value: Value) -> Value:

@@ -95,6 +95,7 @@ class TaggingReport:
         return self.tokens / self.seconds
 
 
+@releasing()
 def tag_parquet(
     crf: UserData,
     source: PathLike,
@@ -171,9 +172,8 @@ def tag_parquet(
     }
     start = time.perf_counter()
     folder = RunFolder.claim(*_locate(target), identity)
-    with releasing():
-        shared = (crf, folder, tuple(keep), probabilities)
-        counts = cluster.fetch(cluster.each(_tag, parts, range(len(parts)), shared=shared))
+    shared = (crf, folder, tuple(keep), probabilities)
+    counts = cluster.fetch(cluster.each(_tag, parts, range(len(parts)), shared=shared))
     folder.remove_partial_files()
     sequences, tokens = (int(total) for total in np.sum([(0, 0), *counts], axis=0))
     return TaggingReport(sequences, tokens, time.perf_counter() - start)

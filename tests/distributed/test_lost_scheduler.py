@@ -1,0 +1,62 @@
+"""Clients and schedulers that end in the middle of a fit."""
+
+import contextlib
+
+import pytest
+
+from clusters import LINEAR, same
+from kernelcrf import ChainCRF
+from kernelcrf.datasets import make_sequences
+from kernelcrf.fitting.checkpoints import Checkpoint
+
+distributed = pytest.importorskip("distributed")
+DaskEngine = pytest.importorskip("kernelcrf.distributed.dask").DaskEngine
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+
+
+@pytest.fixture
+def cluster():
+    """A scheduler and a worker in this process."""
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0", silence_logs=50
+    ) as cluster:
+        yield cluster
+
+
+class Ending(DaskEngine):
+    """Calls a function before its eighth sum."""
+
+    def __init__(self, client, end):
+        super().__init__(client, n_partitions=2)
+        self.end, self.n_sums = end, 0
+
+    def sum(self, handles):
+        self.n_sums += 1
+        if self.n_sums == 8:
+            self.end()
+        return super().sum(handles)
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        ("client", "the Dask client or its cluster was closed"),
+        ("current client", "the Dask client or its cluster was closed"),
+        ("cluster", "the Dask client or its cluster was closed"),
+        ("scheduler", "the Dask client lost the connection to its scheduler"),
+    ],
+    ids=["client", "current client", "cluster", "scheduler"],
+)
+def test_what_was_lost_is_named_and_a_checkpoint_goes_on(cluster, tmp_path, lost, said):
+    data = make_sequences(20, random_state=0)
+    settings = {**LINEAR, "checkpoint": Checkpoint(tmp_path / "fit.ckpt", every=1)}
+    # A client that knows only the address does not know that its cluster was closed, and looks for the scheduler.
+    client = distributed.Client(cluster.scheduler_address if lost == "scheduler" else cluster, timeout=1)
+    end = client.close if lost.endswith("client") else cluster.close
+    with contextlib.closing(client), client.as_current():
+        engine = Ending(None if lost == "current client" else client, end)
+        with pytest.raises(ConnectionError, match=rf"not finished, because {said}: .*repeat the call.*checkpoint="):
+            ChainCRF(**settings, engine=engine).fit(data.X, data.y)
+    here = ChainCRF(**LINEAR).fit(data.X, data.y)
+    same(ChainCRF(**settings).fit(data.X, data.y), here, data.X)
