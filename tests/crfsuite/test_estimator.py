@@ -364,3 +364,16 @@ def test_missing_labels_are_left_out_of_held_out_scores():
         crf.tagger_.marginal("Z", 0)
     with pytest.raises(ValueError, match=r"t=-1: expected .* from 0 to 1"):
         crf.tagger_.marginal("A", -1)
+
+
+def test_spans_are_those_of_the_model_underneath():
+    X = [[{"word": "in"}, {"word": "New"}, {"word": "York"}], [{"word": "York"}, {"word": "in"}]] * 3
+    y = [["O", "B-LOC", "I-LOC"], ["B-LOC", "O"]] * 3
+    crf = CRF(c2=0.01).fit(X, y)
+    ((span,), (other,)) = crf.predict_spans(X[:2])
+    assert (span.start, span.end, span.label) == (1, 3, "LOC")
+    assert (other.start, other.end, other.label) == (0, 1, "LOC")
+    for options in ({}, {"scheme": "IOB2", "threshold": 0.01}, {"n_best": 2}, {"certify": True}):
+        assert crf.predict_spans(X, **options) == crf.crf_.predict_spans(X, **options)
+    with pytest.raises(ParameterError, match="threshold"):
+        crf.predict_spans(X, threshold=2)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
 
+from kernelcrf.answers.spans import PredictedSpan
 from kernelcrf.arrays import UserData
 from kernelcrf.certificate import Certificate
 from kernelcrf.crfsuite.tagger import Tagger, TrainingLog, held_out_scores, plain_tokens
@@ -151,6 +152,8 @@ class CRF(ValidatedEstimator):
     (['D', 'N'], ['D', 'N'], 1.0)
     >>> {label: round(p, 2) for label, p in crf.predict_marginals_single(X[1])[0].items()}
     {'D': 0.88, 'N': 0.12}
+    >>> crf.predict_spans(X[:1], scheme="runs")[0][0]._replace(probability=None)
+    PredictedSpan(start=0, end=1, label='D', probability=None, certified=None)
     >>> len(crf.predict_marginals(X)), crf.certificate_.status, crf.training_log_.last_iteration["active_features"]
     (3, 'optimal', 8)
     >>> max(crf.state_features_, key=crf.state_features_.get), round(crf.transition_features_["D", "N"], 2)
@@ -222,6 +225,21 @@ class CRF(ValidatedEstimator):
     def predict_marginals_single(self, xseq: UserData) -> list[dict[Any, float]]:
         """Return one dict from labels to probabilities per token of one sequence."""
         return self.predict_marginals([xseq])[0]
+
+    def predict_spans(
+        self,
+        X: UserData,
+        *,
+        scheme: str | None = None,
+        threshold: float | None = None,
+        n_best: int | None = None,
+        certify: bool = False,
+    ) -> list[list[PredictedSpan]]:
+        """Return spans with their probabilities, such as entities or chunks: one list per sequence.
+
+        The options are those of `ChainCRF.predict_spans`.
+        """
+        return self.crf_.predict_spans(_plain(X), scheme=scheme, threshold=threshold, n_best=n_best, certify=certify)
 
     def score(self, X: UserData, y: UserData) -> float:
         """Return the fraction of labels that are predicted correctly."""
