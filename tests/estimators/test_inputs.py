@@ -9,6 +9,8 @@ from sklearn.model_selection import GridSearchCV
 
 from kernelcrf import ChainCRF, Input, load
 from kernelcrf.datasets import make_sequences
+from kernelcrf.inference.loops import fused
+from kernelcrf.partitions.fused import MOST_INPUTS
 
 DATA = make_sequences(40, random_state=0)
 SETTINGS = {"C": 3.0, "tol": 1e-10, "random_state": 0}
@@ -34,6 +36,17 @@ def test_two_linear_inputs_equal_their_columns_side_by_side():
     assert apart.certificate_.objective == pytest.approx(joined.certificate_.objective, rel=1e-9)
     np.testing.assert_allclose(apart.coef_, joined.coef_, atol=1e-4)
     same_probabilities(apart, DATA.X, joined, DATA.X)
+
+
+def test_another_number_of_inputs_compiles_nothing():
+    """A tuple of another length would be another type, for which Numba compiles for seconds."""
+    counts, joined = [], ChainCRF("linear", **SETTINGS).fit(DATA.X, DATA.y)
+    for n in (1, 2, 3, 4, MOST_INPUTS + 1):
+        inputs = {f"x{k}": Input("linear", C=SETTINGS["C"] / n) for k in range(n)}
+        crf = ChainCRF(inputs=inputs, solver="newton-cg", **SETTINGS).fit(DATA.X, DATA.y)
+        assert crf.certificate_.objective == pytest.approx(joined.certificate_.objective, rel=1e-9)
+        counts.append([len(getattr(loop, "signatures", ())) for loop in (fused.evaluate, fused.hessian_product)])
+    assert counts == [counts[0]] * 5
 
 
 def test_one_input_with_a_name_equals_the_model_without_names_to_the_bit():

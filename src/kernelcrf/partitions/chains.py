@@ -29,7 +29,7 @@ from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.inference.tangents import Linearisation
 from kernelcrf.layout import Layout
 from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.partitions.fused import ChainResiduals, ChainScores, FusedChains, FusedMessages
+from kernelcrf.partitions.fused import MOST_INPUTS, ChainResiduals, ChainScores, FusedChains, FusedMessages
 from kernelcrf.partitions.independent import Softmax
 from kernelcrf.partitions.partition import PartitionState, RowPartition, Sums
 from kernelcrf.terms import STEPS, TOKENS, Term, scored_tokens
@@ -127,11 +127,13 @@ class ChainPartition(RowPartition):
         """
         terms = tuple(term for term in layout.terms if term.name in self.features)
         features = [self.features[term.name] for term in terms]
-        if self.allowed is not None or not terms or any(term.cliques != TOKENS for term in terms):
+        if not 1 <= len(terms) <= MOST_INPUTS or any(term.cliques != TOKENS for term in terms):
             return None
         if any(own.is_sparse or own.index is not None or not own.F.flags.c_contiguous for own in features):
             return None
-        if not self.has_edges(layout) or self.n_nodes == 0 or len({own.F.dtype for own in features}) > 1:
+        if self.n_nodes == 0 or len({own.F.dtype for own in features}) > 1:
+            return None
+        if self.allowed is not None or not self.has_edges(layout):
             return None
         Fs, counts, cuts = tuple(own.F for own in features), self.observed_steps, self.block_cuts
         return FusedChains(

@@ -29,6 +29,8 @@ from kernelcrf.terms import ENDS, STARTS, STEPS, TOKENS, Term
 
 # What a pass stores besides its sums: only what is needed, because writing to memory takes time.
 Keep = Literal["nothing", "residuals", "messages"]
+# The largest number of inputs of the compiled loops.
+MOST_INPUTS = 8
 # The kinds of cliques of the rows of `biases`.
 BIASES = (TOKENS, STARTS, ENDS)
 
@@ -89,7 +91,7 @@ class FusedChains:
     """Sequences with dense features, in the form that the compiled loops in `loops.fused` read.
 
     terms : the terms that have inputs; they score tokens.
-    Fs : the features of each of these terms, one row per token.
+    Fs : the features of each of these terms, one row per token; there are at most `MOST_INPUTS`.
     observed_steps : a matrix [from, to] that says how often one label follows another; sequences count with weights.
     cuts : the index of the first sequence of each block, and at the end the number of sequences.
     """
@@ -115,7 +117,7 @@ class FusedChains:
             arrays of the state are invalid.
         """
         chains, n_labels, dtype = self.chains, self.terms[0].k_y.L, self.dtype
-        Ws, biases, w = self._split(theta)
+        W, biases, w = self._split(theta)
         first = last = np.ones(n_labels, bool)
         if self.legal is not None:
             first, last = self.legal.first, self.legal.last
@@ -129,12 +131,12 @@ class FusedChains:
         spread, least = (NODE_RANGE, float(np.exp(-MESSAGE_RANGE))) if edges.guarded else (np.inf, 0.0)
         s, p, r = (np.empty((rows, n_labels), dtype) for _ in range(3))
         alpha, v = (np.empty((messages, width), edges.e.dtype) for _ in range(2))
-        outer, nodes, gradients = np.zeros((width, width)), np.zeros_like(biases, np.float64), self._zeros()
+        outer, nodes, gradient = np.zeros((width, width)), np.zeros_like(biases, np.float64), np.zeros(W.size)
         log_partition, failed = np.empty(chains.n_samples), np.zeros(chains.n_samples, bool)
         weights = np.empty(0) if self.weights is None else self.weights
         target = loops.evaluate(
-            self.Fs, Ws, biases, chains.offsets, self.cuts, self.labels, weights, first, last, edges.e, edges.e_T,
-            edges.shift, spread, least, s, p, r, alpha, v, log_partition, failed, gradients, outer, nodes,
+            self._loop_features, W, biases, chains.offsets, self.cuts, self.labels, weights, first, last, edges.e,
+            edges.e_T, edges.shift, spread, least, s, p, r, alpha, v, log_partition, failed, gradient, outer, nodes,
         )  # fmt: skip
         if failed.any():
             return None
@@ -145,7 +147,7 @@ class FusedChains:
         q = marginals - self.observed_steps
         curvature = FusedMessages(edges, alpha, v, p, marginals) if keep == "messages" else None
         state = PartitionState(ChainScores(s, w), ChainResiduals(loss, r, q, p, curvature))
-        return Sums(loss, self._join(gradients, nodes, q)), state
+        return Sums(loss, self._join(gradient, nodes, q)), state
 
     def hessian_product(self, at: FusedMessages, direction: Floats) -> Floats:
         """Return the product of the Hessian and a direction of theta.
@@ -153,51 +155,60 @@ class FusedChains:
         at : the messages that `evaluate` kept for keep="messages".
         """
         n_labels = self.terms[0].k_y.L
-        Ws, biases, dw = self._split(direction)
+        W, biases, dw = self._split(direction)
         # A constant added to all transitions changes nothing, and smaller numbers lose fewer digits.
         dw = dw - dw.dtype.type(np.average(dw, weights=at.q)) if at.q.any() else dw
         edw, edw_T = at.edges.multiply(dw, self.chains.first_nodes)
-        outer, nodes, gradients = np.zeros(edw.shape[1:]), np.zeros_like(biases, np.float64), self._zeros()
+        outer, nodes, gradient = np.zeros(edw.shape[1:]), np.zeros_like(biases, np.float64), np.zeros(W.size)
         weights = np.empty(0) if self.weights is None else self.weights
         loops.hessian_product(
-            self.Fs, Ws, biases, self.chains.offsets, self.cuts, weights, at.edges.e, at.edges.e_T, edw, edw_T,
-            at.p, at.alpha, at.v, gradients, outer, nodes,
+            self._loop_features, W, biases, self.chains.offsets, self.cuts, weights, at.edges.e, at.edges.e_T, edw,
+            edw_T, at.p, at.alpha, at.v, gradient, outer, nodes,
         )  # fmt: skip
         steps = (outer * at.edges.e[0])[:n_labels, :n_labels] + at.q * dw
-        return self._join(gradients, nodes, steps)
+        return self._join(gradient, nodes, steps)
 
-    def _zeros(self) -> tuple[Floats, ...]:
-        return tuple(np.zeros((self.terms[0].k_y.L, F.shape[1])) for F in self.Fs)
+    @property
+    def _loop_features(self) -> tuple[Array, ...]:
+        """Return the features as a tuple of one type, whatever the number of inputs and whether they are read-only."""
+        views = [F.view() for F in self.Fs]
+        for view in views:
+            view.flags.writeable = False
+        return (*views, *[views[0][:0, :0]] * (MOST_INPUTS - len(views)))
 
-    def _split(self, theta: Floats) -> tuple[tuple[Array, ...], Array, Array]:
+    def _split(self, theta: Floats) -> tuple[Array, Array, Array]:
         """Split the parameters theta into the weights of features, the biases of labels and the transition scores.
 
         The biases have three rows: for all tokens, and in addition for the first and for the last token of a sequence.
         They have no rows if no term is a bias.
         """
-        n_labels, dtype, Ws = self.terms[0].k_y.L, self.dtype, list[Array]()
+        n_labels, dtype, rows = self.terms[0].k_y.L, self.dtype, list[Array]()
         is_constant = [term.cliques in BIASES and term not in self.terms for term in self.layout.terms]
         biases, w = np.zeros((3 * any(is_constant), n_labels)), np.zeros((n_labels, n_labels))
         for term, part in zip(self.layout.terms, self.layout.split(theta).values(), strict=True):
             if term in self.terms:
-                Ws.append(np.ascontiguousarray(term.k_y.expand(part), dtype))
+                rows.append(term.k_y.expand(part))
             elif term.cliques == STEPS:
                 w = w + term.k_y.expand(term.unpack(part)[0]).reshape(w.shape)
             else:
                 biases[BIASES.index(term.cliques)] += term.k_y.expand(term.unpack(part)[0])
-        return tuple(Ws), biases.astype(dtype), w.astype(dtype)
+        return np.ascontiguousarray(np.concatenate(rows), dtype), biases.astype(dtype), w.astype(dtype)
 
-    def _join(self, gradients: tuple[Floats, ...], nodes: Floats, steps: Floats) -> Floats:
+    def _join(self, gradient: Floats, nodes: Floats, steps: Floats) -> Floats:
         """Join gradients to one gradient with respect to the parameters theta.
 
-        gradients : the gradient with respect to the weights of features of each term, transposed.
+        gradient : the gradients with respect to the weights of features, transposed, one term after the other.
         nodes, steps : the gradients with respect to the biases of labels and the transition scores.
         """
+        n_labels, top, parts = self.terms[0].k_y.L, 0, list[Array]()
+        for F in self.Fs:
+            low, top = top, top + n_labels * F.shape[1]
+            parts.append(gradient[low:top].reshape(n_labels, -1).T)
 
-        def gradient(term: Term) -> Array:
+        def part_of(term: Term) -> Array:
             if term in self.terms:
-                return term.k_y.adjoint(gradients[self.terms.index(term)].T)
+                return term.k_y.adjoint(parts[self.terms.index(term)])
             residual = steps if term.cliques == STEPS else nodes[BIASES.index(term.cliques)]
             return term.pack(term.k_y.adjoint(residual.reshape(1, -1)))
 
-        return self.layout.join({term.name: gradient(term) for term in self.layout.terms})
+        return self.layout.join({term.name: part_of(term) for term in self.layout.terms})

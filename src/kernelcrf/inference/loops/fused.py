@@ -1,6 +1,9 @@
 """Compiled loops of `partitions.fused`, which process the sequences in blocks.
 
 Scores, marginals and gradient of a block are computed one after the other, while its features are in the CPU cache.
+
+Numba compiles a loop again for each length of a tuple. Tuples of features therefore always have the same length: after
+those of the inputs come arrays without columns. The weights of all inputs are the rows of one array.
 """
 
 import numpy as np
@@ -23,22 +26,28 @@ def node_scores(F, W, s):
 
 
 @compiled
-def sum_scores(Fs, Ws, begin, end, s):
+def sum_scores(Fs, W, begin, end, s):
     """Write the sum over inputs of features times weights into the scores s, for the tokens from `begin` to `end`."""
-    node_scores(Fs[0][begin:end], Ws[0], s)
-    if len(Fs) > 1:
+    top = Fs[0].shape[1]
+    node_scores(Fs[0][begin:end], W[:top], s)
+    if top < len(W):
         more = np.empty_like(s)
         for k in range(1, len(Fs)):
-            node_scores(Fs[k][begin:end], Ws[k], more)
-            s += more
+            low, top = top, top + Fs[k].shape[1]
+            if low < top:
+                node_scores(Fs[k][begin:end], W[low:top], more)
+                s += more
 
 
 @compiled
-def add_products(r, Fs, begin, end, gradients):
-    """Add r' F to the gradient of each input, for the tokens from `begin` to `end`."""
+def add_products(r, Fs, begin, end, gradient):
+    """Add r' F of each input to its part of the gradient, for the tokens from `begin` to `end`."""
+    n_labels, top = r.shape[1], 0
     for k in range(len(Fs)):
-        gradient = gradients[k]
-        gradient += np.dot(r.T, Fs[k][begin:end])
+        low, top = top, top + n_labels * Fs[k].shape[1]
+        if low < top:
+            part = gradient[low:top].reshape(n_labels, -1)
+            part += np.dot(r.T, Fs[k][begin:end])
 
 
 @compiled
@@ -87,20 +96,20 @@ def sum_nodes(r, offsets, nodes):
 
 @compiled
 def evaluate(
-    Fs, Ws, biases, offsets, cuts, labels, weights, first, last, e, e_T, edge_shift, spread, least,
-    s, p, r, alpha, v, log_partition, failed, gradients, steps, nodes,
+    Fs, W, biases, offsets, cuts, labels, weights, first, last, e, e_T, edge_shift, spread, least,
+    s, p, r, alpha, v, log_partition, failed, gradient, steps, nodes,
 ):  # fmt: skip
     """Compute scores, marginals, residuals and messages of all sequences, block by block.
 
-    Fs, Ws, biases : tuples of the features and weights of all inputs, and biases. The scores are the sum of all F W,
-        plus biases[0]; in addition, biases[1] is added at the first token of each sequence, and biases[2] at the last.
-        If there are no biases, the array has no rows.
+    Fs, W, biases : a tuple of the features of all inputs, their weights, and biases. The scores are the sum of the
+        products of each F and its rows of W, plus biases[0]; in addition, biases[1] is added at the first token of each
+        sequence, and biases[2] at the last. If there are no biases, the array has no rows.
     cuts : the index of the first sequence of each block, followed by the number of sequences.
     s, p, r : outputs, the scores, marginals, and residuals (p minus the one-hot label, times the sequence's weight).
     alpha, v : outputs, the forward and backward messages, which `inference.scaled` defines.
-    gradients, steps, nodes : sums that are updated in place. r' F of each input is added to its entry of `gradients`,
-        the weighted outer products of alpha[t - 1] and v[t] are added to `steps`, and the rows of r for all, first and
-        last tokens to rows of `nodes`.
+    gradient, steps, nodes : sums that are updated in place. r' F of each input is added to its part of the vector
+        `gradient`. The weighted outer products of alpha[t - 1] and v[t] are added to `steps`, and the rows of r for
+        all, first and last tokens to rows of `nodes`.
 
     The arrays s, p, r, alpha and v have one row per token. If they need not be kept, they can have only as many rows as
     the longest block. Return the weighted sum of the scores of the observed labels.
@@ -119,7 +128,7 @@ def evaluate(
         top = base + end - begin
         alpha_b, v_b = alpha[base:top], v[base:top]
         failed_b, log_b = failed[low:high], log_partition[low:high]
-        sum_scores(Fs, Ws, begin, end, s_b)
+        sum_scores(Fs, W, begin, end, s_b)
         if len(biases):
             add_biases(biases, own, s_b)
         for k in range(high - low):
@@ -147,19 +156,19 @@ def evaluate(
                 target += weight * s_b[t, y]
         if len(nodes):
             sum_nodes(r_b, own, nodes)
-        add_products(r_b, Fs, begin, end, gradients)
+        add_products(r_b, Fs, begin, end, gradient)
     return target
 
 
 @compiled
 def hessian_product(
-    Fs, Ws, biases, offsets, cuts, weights, e, e_T, edw, edw_T, p, alpha, v, gradients, steps, nodes
+    Fs, W, biases, offsets, cuts, weights, e, e_T, edw, edw_T, p, alpha, v, gradient, steps, nodes
 ):  # fmt: skip
-    """Differentiate the sums `gradients`, `steps` and `nodes` of `evaluate` along a direction of the parameters.
+    """Differentiate the sums `gradient`, `steps` and `nodes` of `evaluate` along a direction of the parameters.
 
     The derivatives are added to the arguments of the same names.
 
-    Ws, biases : the direction of the weights and biases.
+    W, biases : the direction of the weights and biases.
     edw, edw_T : the elementwise product of the edge potentials e with the direction of the edge scores, and its
         transpose.
     """
@@ -174,7 +183,7 @@ def hessian_product(
         du, dp = np.empty((end - begin, n_labels), p.dtype), np.empty((end - begin, n_labels), p.dtype)
         buffers = np.empty((4, end - begin, width), v.dtype)
         d, pA, x, y = buffers[0], buffers[1], buffers[2], buffers[3]
-        sum_scores(Fs, Ws, begin, end, du)
+        sum_scores(Fs, W, begin, end, du)
         if len(biases):
             add_biases(biases, own, du)
         tangents.centre_nodes(p_b, du, d)
@@ -189,4 +198,4 @@ def hessian_product(
             sum_nodes(dp, own, nodes)
         add_outer(x, v_b, weights[low:high], own, steps)
         add_outer(alpha_b, y, weights[low:high], own, steps)
-        add_products(dp, Fs, begin, end, gradients)
+        add_products(dp, Fs, begin, end, gradient)
