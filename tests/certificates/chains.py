@@ -32,7 +32,7 @@ class ChainProblem(KernelProblem):
         self.every_state = pick("all_possible_states", False, True, share=0.3)
         self.every_step = pick("all_possible_transitions", True, False, share=0.3)
         self.boundaries = pick("boundaries", False, True, share=0.3)
-        self.prior = pick("prior", None, "other data", share=0.12)
+        self.prior = None if self.plain else pick("prior", None, "other data", share=0.12)
         super().draw()
         self.classes = self._classes()
         self.lengths = self._lengths("lengths")
@@ -247,7 +247,7 @@ class ChainProblem(KernelProblem):
         shown = {
             label for sets in self.allowed for one in sets if len(one) == 1 or self.missing == "sets" for label in one
         }
-        if self.more_classes or len(shown) < len(self.classes):
+        if self.more_classes or len(shown) < len(self.classes) or self.missing == "-1":
             parameters["classes"] = self.classes
         return parameters | {"class_weight": self.named_class_weight}
 

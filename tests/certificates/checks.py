@@ -31,10 +31,10 @@ KINDS = (
 """Estimators, with the share of the seeds up to which each is drawn."""
 
 
-def draw(seed):
-    """Return the problem of a seed."""
+def draw(seed, *, plain=False):
+    """Return the problem of a seed; `plain` leaves out the draws that `Problem` names."""
     share = np.random.default_rng(seed).random()
-    return next(kind for kind, upto in KINDS if share < upto)(seed)
+    return next(kind for kind, upto in KINDS if share < upto)(seed, plain=plain)
 
 
 def check(problem, folder):

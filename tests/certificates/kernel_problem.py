@@ -35,7 +35,7 @@ class KernelProblem(Problem):
         self.laplace = pick("laplace", False, True, share=0.1)
         self.fit_intercept = pick("fit_intercept", False, True, share=0.3)
         self.by_evidence = pick("C by evidence", False, True, share=0.05)
-        self.changed = pick("changed parameter", None, *CHANGES, share=0.15)
+        self.changed = None if self.plain else pick("changed parameter", None, *CHANGES, share=0.15)
         self.draw_common(SOLVERS)
         self.d = self.dice.count("d", 1, 3)
         self.L = self.dice.count("L", 2, 4)
@@ -52,7 +52,8 @@ class KernelProblem(Problem):
             return
         if self.changed:
             self.warm_start = self.dice.replace("warm_start", "other C")
-        if self.changed == "kernel" and (self.solver == "dual" or self.is_sparse):
+        means = self.changed == "n_components" and self.pivots in ("kmeans", "lloyd", "exact")
+        if means or (self.changed == "kernel" and (self.solver == "dual" or self.is_sparse)):
             self.changed = self.dice.replace("changed parameter", "tol")
         if self.warm_start or self.weighting == "extreme":
             self.by_evidence = self.dice.replace("C by evidence", False)

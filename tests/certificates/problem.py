@@ -8,7 +8,10 @@ from certificates.twins import whitened
 
 
 class Problem:
-    """A random problem; subclasses draw the data, fit a model and build its twin."""
+    """A random problem; subclasses draw the data, fit a model and build its twin.
+
+    plain : whether to leave out earlier fits with changed parameters and priors, which were drawn later than the rest.
+    """
 
     estimator = None
     missing = None
@@ -16,8 +19,8 @@ class Problem:
     worst_condition = 1.0
     shake = None
 
-    def __init__(self, seed):
-        self.dice = Dice(seed)
+    def __init__(self, seed, *, plain=False):
+        self.dice, self.plain = Dice(seed), plain
         self.draw()
 
     def __repr__(self):

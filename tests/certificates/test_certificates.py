@@ -44,7 +44,7 @@ def test_a_certificate_of_segments_holds(seed, tmp_path):
 
 @pytest.mark.parametrize("seed", FOUND, ids=lambda seed: FOUND[seed])
 def test_a_certificate_that_was_broken_holds(seed, tmp_path):
-    problem = draw(seed)
+    problem = draw(seed, plain=True)
     print(problem)
     check(problem, tmp_path)
 

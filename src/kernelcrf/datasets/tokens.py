@@ -103,7 +103,8 @@ def load_prosody(
     missing. In the final release, `extras` also has the real numbers `prominence_value` and `boundary_value`, which are
     NaN if missing.
 
-    n_classes : 3, or 2 to merge the labels 1 and 2.
+    n_classes : 3, or 2 to merge the labels 1 and 2. Then pass classes=[0, 1] to an estimator, because labels that are
+        -1, 0 and 1 could be three classes.
     release : "final" is the release of published scores, with the subsets dev and test. "early" also has the subset
         train_100. Its annotation is older: with n_classes=3, a quarter of the labels differ from the final release.
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.

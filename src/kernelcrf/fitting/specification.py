@@ -42,6 +42,8 @@ def told(value: Any) -> str:
 
 def _plain_value(value: Any) -> Any:
     """Return values that JSON can store in the place of an object. Other objects are only equal to themselves."""
+    if isinstance(value, np.floating):
+        return float(value)
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, slice):
