@@ -51,3 +51,11 @@ def test_no_kernel_is_told_by_its_name_outside_of_kernels():
         and any(isinstance(part, ast.Constant) and part.value in NAMED for part in ast.walk(node))
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("name", ["ChainCRF", "SegmentCRF", "KernelClassifier", "GraphCRF", "MultiLabelCRF"])
+def test_an_estimator_stands_on_few_classes(name):
+    """A class is not cut into bases to keep its file short: the methods of an estimator are in one place."""
+    estimator = getattr(kernelcrf, name)
+    bases = [base for base in estimator.__mro__[1:] if base.__module__.startswith("kernelcrf.")]
+    assert len(bases) <= 5

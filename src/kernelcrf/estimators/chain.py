@@ -10,30 +10,81 @@ Z(x) makes the probabilities sum to one. `fit` minimises the negative log poster
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, Self
 
-from kernelcrf.arrays import UserData
+import numpy as np
+
+from kernelcrf.answers.certified import CertifiedLabels, ScoreBounds, score_bounds
+from kernelcrf.answers.certified import certify as certified
+from kernelcrf.answers.f1_decoding import f1_labels
+from kernelcrf.answers.leave_one_out import predict_left_out
+from kernelcrf.answers.spans import (
+    N_BEST,
+    SPAN_SCHEME,
+    THRESHOLD,
+    PredictedSpan,
+    labelled_spans,
+    mark_certified,
+    predicted_spans,
+    probable_spans,
+    read_spans,
+    span_probabilities,
+)
+from kernelcrf.answers.weights import data_frame
+from kernelcrf.arrays import Array, Floats, Labels, UserData
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
+from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.inheritance import check_prior
-from kernelcrf.estimators.parameters import LAPLACE
+from kernelcrf.estimators.input import Input
+from kernelcrf.estimators.parameters import LAPLACE, OPTIONAL_KERNEL, STORED_DTYPE
 from kernelcrf.estimators.prior import PRIOR, check_terms, earlier_of, model_of
-from kernelcrf.estimators.span_answers import SpanAnswers
+from kernelcrf.estimators.sequences import SequenceEstimator
+from kernelcrf.fitting.fit import Settings
+from kernelcrf.fitting.leave_one_out import LeaveOneOut
 from kernelcrf.fitting.sequences import read_training_data
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.chain import ChainModel
+from kernelcrf.models.chain_distribution import ChainDistribution
+from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
 from kernelcrf.models.kernel import kernel_parameter
-from kernelcrf.readers.inputs import InputsReader
+from kernelcrf.persistence import PathLike
+from kernelcrf.persistence.crfsuite.model_file import SUFFIX, write_model
+from kernelcrf.readers.containers import Ragged
+from kernelcrf.readers.inputs import BETWEEN, InputsReader
+from kernelcrf.readers.schemes import are_spans, scheme_of, span_rules
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import L1, OF_INPUT, TOKEN_TERM, TOKENS
-from kernelcrf.validation import shown
+from kernelcrf.terms import L1, OF_INPUT, TOKEN_TERM, TOKENS, Term
+from kernelcrf.validation import (
+    FLAG,
+    PATH,
+    POSITIVE,
+    Constraint,
+    ParameterError,
+    either,
+    nothing,
+    one_of,
+    shown,
+    shown_list,
+    validated,
+)
+
+
+def _is_mapping_of_inputs(value: Any) -> bool:
+    return isinstance(value, Mapping) and len(value) > 0 and all(isinstance(one, Input) for one in value.values())
+
+
+INPUTS = either(Constraint("a dict from names to kernelcrf.Input", _is_mapping_of_inputs), nothing)
+# Parameters that belong to one input, and are set for each of several inputs.
+OF_ONE_INPUT = ("kernel", "gamma", "degree", "coef0", "n_components", "pivots")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ChainCRF(SpanAnswers):
+class ChainCRF(SequenceEstimator[ChainModel]):
     """Conditional random field on sequences, with kernels.
 
     X is a list of sequences. A sequence is an array, a sparse matrix or a data frame with one row per token, or a list
@@ -251,10 +302,18 @@ class ChainCRF(SpanAnswers):
     2.0
     """
 
+    inputs: Annotated[Any, INPUTS] = None
+    edge_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
+    decoding: Annotated[str, either(one_of("viterbi", "marginal", "f1"))] = "viterbi"
     laplace: Annotated[bool | str, LAPLACE] = False
     l1: Annotated[float, L1] = 0.0
     engine: Annotated[Any, ENGINE] = None
     prior: Annotated[Any, PRIOR] = None
+
+    _model_type = ChainModel
+
+    edge_coef_ = Fitted[Floats | None]("edge_coef")
+    input_variances_ = Fitted[dict[str, float]]("variances")
 
     @releasing()
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None, lengths: UserData = None) -> Self:
@@ -309,17 +368,190 @@ class ChainCRF(SpanAnswers):
         self.model_ = ChainModel.of(found, readers, self._specification, self._engine, metadata)
         return self
 
-    def _kernels_for(
-        self, reader: SequenceReader | InputsReader, by_scale: Callable[[str], float]
-    ) -> dict[str, InputKernel]:
-        """Return the kernels that the parameters define for the inputs of a reader, by names of parameters."""
-        if isinstance(reader, InputsReader):
-            inputs = self.inputs.items()
-            return {kernel_parameter(OF_INPUT + name): one.make_kernel(name, reader, by_scale) for name, one in inputs}
-        return self._kernels(reader.n_features, reader.is_sparse(TOKENS), partial(by_scale, TOKENS))
+    def edge_marginals(self, X: UserData, lengths: UserData = None) -> list[Array]:
+        """Return one array per sequence: entry [t, i, j] is p(y_{t-1} = i, y_t = j | x), or 0 for the first token."""
+        found = self._model.distribution(X, lengths, self._engine)
+        return Ragged.cut(found.edge_marginals(), found.chains.offsets)
+
+    @validated(scheme=SPAN_SCHEME, threshold=THRESHOLD, n_best=N_BEST, certify=FLAG)
+    def predict_spans(
+        self,
+        X: UserData,
+        lengths: UserData = None,
+        *,
+        scheme: str | None = None,
+        threshold: float | None = None,
+        n_best: int | None = None,
+        certify: bool = False,
+    ) -> list[list[PredictedSpan]]:
+        """Return spans with their probabilities, such as entities or chunks: one list per sequence, from left to right.
+
+        A span has the attributes start, end (the index of the token after the last), label and probability: how
+        probable it is that the sequence has exactly this span. By default these are the spans of the labels that
+        `predict` returns.
+
+        scheme : the tagging scheme of the labels, such as "IOB2", "IOBES" or "BMES". "lenient" reads tags of all
+            schemes as conlleval does, and "runs" makes each run of equal labels a span. None means "lenient" if the
+            labels look like tags, and "runs" otherwise.
+        threshold : return instead all spans whose probability is at least this number. Below 0.5, spans may overlap.
+        n_best : return instead the most probable spans of each sequence, at most this many, sorted by probability and
+            not from left to right. They may overlap. If `threshold` is passed too, spans with a smaller
+            probability are left out.
+        certify : set the attribute `certified` of each span. The fit stops close to the minimum of the objective, not
+            exactly at it. `certified` is True if it is proved that a model exactly at the minimum would have this span
+            in its likeliest labelling, too (see the method `certify`).
+        """
+        model = self._model
+        found, classes = model.distribution(X, lengths, self._engine), model.labels.classes
+        scheme = scheme_of(classes.tolist(), scheme)
+        rules = span_rules(classes.tolist(), scheme)
+        if threshold is None and n_best is None:
+            table = labelled_spans(found, rules, classes[self._best(model, found)], scheme)
+            p = span_probabilities(found, rules, table)
+        else:
+            table, p = probable_spans(found, rules, threshold or 0.0, n_best)
+        result = predicted_spans(table, p, rules, found.chains.n_samples)
+        if not certify:
+            return result
+        return mark_certified(result, certified(model, X, lengths, False, self._engine), scheme)
+
+    @validated(scheme=SPAN_SCHEME)
+    def span_marginals(
+        self, X: UserData, spans: UserData, lengths: UserData = None, *, scheme: str | None = None
+    ) -> list[Floats]:
+        """Return the probabilities of the given spans, one array per sequence.
+
+        spans : for each sequence, a list of tuples (start, end, label), such as (3, 5, "PER").
+        scheme : the tagging scheme of the labels, as in `predict_spans`.
+        """
+        model = self._model
+        found, classes = model.distribution(X, lengths, self._engine), model.labels.classes.tolist()
+        rules = span_rules(classes, scheme_of(classes, scheme))
+        table = read_spans(found, rules, spans)
+        ends = np.searchsorted(table.sequence, np.arange(found.chains.n_samples + 1))
+        return Ragged.cut(span_probabilities(found, rules, table), ends)
+
+    def span_table(self, X: UserData, lengths: UserData = None, **options: Any) -> Any:
+        """Return the spans of `predict_spans` as a pandas.DataFrame, one row per span.
+
+        The columns are sequence (the index of the sequence in X), start, end, label, probability and certified, which
+        is None without certify=True.
+
+        options : the options of `predict_spans`, such as threshold=0.5.
+        """
+        found = self.predict_spans(X, lengths, **options)
+        columns = ["sequence", *PredictedSpan._fields]
+        rows = [(i, *span) for i, spans in enumerate(found) for span in spans]
+        return data_frame("span_table", "predict_spans", rows, columns=columns)
+
+    @validated(full=FLAG)
+    def certify(self, X: UserData, lengths: UserData = None, *, full: bool = False) -> CertifiedLabels:
+        """Return the likeliest labels, and which of them the exact optimum of the objective provably predicts too.
+
+        A solver stops when the certified gap is small, and not at the optimum itself. A certified label would be the
+        same after a fit with tol=0. A smaller `tol` certifies more labels.
+
+        full : whether to compare with the optimum in the whole function space of the kernel, whatever the landmarks;
+            this needs a fit with certify_full=True. Otherwise compare with the optimum in the span of the landmarks.
+            For the linear kernel both are the same.
+        """
+        return certified(self._model, X, lengths, full, self._engine)
+
+    @validated(full=FLAG)
+    def score_bounds(self, X: UserData, y: UserData, lengths: UserData = None, *, full: bool = False) -> ScoreBounds:
+        """Return bounds on the accuracy and the log-loss of the exact optimum for the true labels y.
+
+        The accuracy is that of the likeliest labelling (decoding="viterbi"). The log-loss is -log p(y|x), summed over
+        all sequences and divided by the number of tokens.
+
+        full : as in `certify`.
+        """
+        return score_bounds(self._model, X, y, lengths, full, self._engine)
+
+    @validated(refit=FLAG, tol=POSITIVE)
+    def loo_log_prob(
+        self,
+        X: UserData,
+        y: UserData,
+        sample_weight: UserData = None,
+        lengths: UserData = None,
+        *,
+        refit: bool = True,
+        tol: float = 0.01,
+    ) -> LeaveOneOut:
+        """Return log p(y|x) of each training sequence under weights fitted to all other sequences.
+
+        The sum over all sequences estimates how well the model predicts new sequences, and needs no held-out data. The
+        weights without a sequence are found by one Newton step, and by a fit if the error may exceed `tol`. The
+        features, the landmarks, the kernel and C stay those of the fit, even if the left-out sequence helped to choose
+        them.
+
+        X, y, sample_weight, lengths : the data of the fit; other data are refused.
+        refit : whether to fit again without a sequence, starting from the Newton step, if the bound is above `tol`.
+        tol : the largest error of a log-probability, in nats.
+        """
+        if is_distributed(X):
+            raise ValueError("X is data on a cluster: expected sequences in this process, such as a part of the data")
+        data = X, y, sample_weight, lengths
+        return predict_left_out(self._model, *data, self.class_weight, bool(refit), float(tol), self._engine)
+
+    @validated(path=PATH, dtype=STORED_DTYPE)
+    def save(self, path: PathLike, *, dtype: str | None = None) -> None:
+        """Write the fitted model to a file that `kernelcrf.load` reads; the file contains no executable code.
+
+        If the name ends with ".crfsuite", the file is a model of CRFsuite, which python-crfsuite opens too. It has the
+        labels, the features and their weights, but not the parameters of the estimator, the certificate and
+        `metadata_`. Such a file can only hold a model with string labels and the linear kernel on feature dicts,
+        without `inputs`, `edge_kernel`, `constraints`, hashed features, intercepts and boundaries. For any other model,
+        `save` raises ValueError.
+
+        dtype : "float32" rounds the weights to single precision, so that the file is smaller; None keeps them as they
+            are. CRFsuite's files have double precision.
+        """
+        if not os.fspath(path).endswith(SUFFIX):
+            super().save(path, dtype=dtype)
+        elif dtype == "float32":
+            raise ValueError(f"dtype={dtype!r}: expected None for a file of CRFsuite, which has double precision")
+        else:
+            write_model(to_crfsuite(self._model), path)
+
+    @classmethod
+    def from_crfsuite(cls, source: PathLike | bytes) -> Self:
+        """Return the ChainCRF of a model file of CRFsuite, or of its bytes; `kernelcrf.load` reads such files too."""
+        crf = cls("linear")
+        crf.model_ = replace(read_crfsuite(source), specification=crf._specification)
+        return crf
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters as a dict; if `deep` is True, also those of inputs, such as `inputs__words__C`."""
+        found: dict[str, Any] = super().get_params(deep)
+        for name, one in (self.inputs or {}).items() if deep and _is_mapping_of_inputs(self.inputs) else ():
+            found[OF_INPUT + name] = one
+            found |= {f"{OF_INPUT}{name}{BETWEEN}{key}": value for key, value in one.get_params().items()}
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also those of inputs by names such as `inputs__words__C`, and return the estimator."""
+        own = {key: value for key, value in params.items() if not key.startswith(OF_INPUT)}
+        super().set_params(**own)
+        # "inputs__words" is set before "inputs__words__C".
+        for key in sorted(params.keys() - own.keys()):
+            name, _, parameter = key.removeprefix(OF_INPUT).partition(BETWEEN)
+            if name not in (self.inputs or {}):
+                raise ValueError(
+                    f"Invalid parameter {key!r} for estimator {type(self).__name__}: there is no input {name!r}; "
+                    f"expected one of {shown_list(self.inputs or ())}"
+                )
+            if parameter:
+                self.inputs[name].set_params(**{parameter: params[key]})
+            else:
+                self.inputs = {**self.inputs, name: params[key]}
+        return self
 
     def _check_combinations(self) -> None:
         super()._check_combinations()
+        if self.inputs is not None:
+            self._check_inputs()
         if self.l1:
             delta = isinstance(self.label_kernel, str) and self.label_kernel == "delta"
             others = {"C": self._by_evidence, "laplace": bool(self.laplace), "label_kernel": not delta}
@@ -329,6 +561,22 @@ class ChainCRF(SpanAnswers):
             self._exclude("prior", others, "pass the default of this parameter, or prior=None")
             searches = {"C": self._by_evidence, "optimize_kernel": bool(self.optimize_kernel)}
             self._exclude("prior", searches, "the evidence is for priors with the mean 0. Pass C='auto' or a number")
+
+    def _check_inputs(self) -> None:
+        """Raise if an input is wrong, or if parameters are set that belong to each input."""
+        defaults = {field.name: field.default for field in fields(self)}
+        changed = {name: bool(getattr(self, name) != defaults[name]) for name in OF_ONE_INPUT}
+        self._exclude("inputs", changed, "set this parameter of each Input")
+        steps = {"edge_kernel": self.edge_kernel is not None}
+        self._exclude("inputs", steps, "pass an Input with steps=True, which scores transitions")
+        advice = "the evidence chooses the kernel of one input only; search over parameters such as inputs__NAME__gamma"
+        self._exclude("inputs", {"optimize_kernel": bool(self.optimize_kernel)}, advice)
+        for name, one in self.inputs.items():
+            if not isinstance(name, str) or not name or BETWEEN in name:
+                raise ParameterError(f"inputs has the name {shown(name)}: expected a string without {BETWEEN!r}")
+            one.check(name)
+        if all(one.steps for one in self.inputs.values()):
+            raise ParameterError("all inputs have steps=True: expected at least one input that scores tokens")
 
     def __sklearn_clone__(self) -> Self:
         """Return a copy with the same parameters, which is not fitted; its prior is the same fitted model."""
@@ -340,3 +588,47 @@ class ChainCRF(SpanAnswers):
     def _observed_only(self) -> Collection[str]:
         of_inputs = [OF_INPUT + name for name, one in (self.inputs or {}).items() if not one.steps]
         return self._without_all_pairs(of_inputs or [TOKEN_TERM])
+
+    def _kernels_for(
+        self, reader: SequenceReader | InputsReader, by_scale: Callable[[str], float]
+    ) -> dict[str, InputKernel]:
+        """Return the kernels that the parameters define for the inputs of a reader, by names of parameters."""
+        if isinstance(reader, InputsReader):
+            inputs = self.inputs.items()
+            return {kernel_parameter(OF_INPUT + name): one.make_kernel(name, reader, by_scale) for name, one in inputs}
+        return self._kernels(reader.n_features, reader.is_sparse(TOKENS), partial(by_scale, TOKENS))
+
+    def _settings(self, seed: int) -> Settings:
+        own = {OF_INPUT + name: (one.n_components, one.pivots) for name, one in (self.inputs or {}).items()}
+        return replace(super()._settings(seed), of_terms=own)
+
+    @property
+    def _searches(self) -> dict[str, bool]:
+        adding = any(isinstance(one.n_components, str) for one in (self.inputs or {}).values())
+        return super()._searches | {"inputs": adding}
+
+    def _inputs_of(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, tuple[InputKernel, float, bool]]:
+        return {
+            name: (kernels[kernel_parameter(OF_INPUT + name)], C if one.C is None else float(one.C), bool(one.steps))
+            for name, one in (self.inputs or {}).items()
+        }
+
+    def _groups(self, terms: Sequence[Term]) -> list[list[str]]:
+        if self.inputs is None:
+            return super()._groups(terms)
+        of_inputs = {OF_INPUT + name: one.C is None for name, one in self.inputs.items()}
+        others = [term.name for term in terms if term.name not in of_inputs]
+        return [[name] for name, is_free in of_inputs.items() if is_free] + ([others] if others else [])
+
+    def _best(self, model: ChainModel, found: ChainDistribution) -> Labels:
+        """Return the labels that the decoding rule chooses, as integers, one per token."""
+        self._validate_params("decoding")
+        if self.decoding != "f1":
+            return found.best(self.decoding)
+        classes = model.labels.classes.tolist()
+        if not are_spans(classes):
+            raise ValueError(
+                f"decoding='f1' with the labels {shown_list(classes)}: expected tags of spans, such as O, B-PER and "
+                "I-PER. Use decoding='viterbi' or 'marginal' instead"
+            )
+        return f1_labels(found, span_rules(classes, "lenient"))

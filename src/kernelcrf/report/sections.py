@@ -16,7 +16,7 @@ from kernelcrf.answers.explanation import Explanation
 from kernelcrf.answers.summary import describe_C, summarise, text_of
 from kernelcrf.arrays import Floats, UserData
 from kernelcrf.certificate import IMPORTED, NOT_FITTED, ROUNDED, TEMPERED
-from kernelcrf.estimators.certified_answers import CertifiedAnswers
+from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.metrics import Reliability, Score, flat_classification_report, flat_confusion, span_classification_report
 from kernelcrf.report.page import Markup, cards, gap_chart, reliability_chart, section, table, text
@@ -70,7 +70,7 @@ def summary(crf: SequenceEstimator[Any], X: UserData, n_tokens: int) -> str:
             f"{100 * certificate.relative_gap:.2g} % above the least value that its features or landmarks allow, "
             f"{certificate.lower_bound:,.6g}."
         )
-        if isinstance(crf, CertifiedAnswers) and np.isfinite(certificate.rounding):
+        if isinstance(crf, ChainCRF) and np.isfinite(certificate.rounding):
             share = 100 * np.concatenate(crf.certify(X).tokens or [np.ones(1, bool)]).mean()
             said += (
                 f" {share:.1f} % of the likeliest labels are certified: the exact optimum on these features or "
