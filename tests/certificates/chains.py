@@ -49,6 +49,7 @@ class ChainProblem(KernelProblem):
         if self.missing == "-1":
             self.names = self.dice.replace("labels", "numbers")
         if self.stays_odd:
+            self.prior = self.dice.replace("prior", None)
             return
         if self.changed:
             self.checkpoint = self.dice.replace("checkpoint", None)
