@@ -3,7 +3,7 @@
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Settings, fit
-from kernelcrf.terms import chain_terms
+from kernelcrf.score.terms import chain_terms
 
 OF_TERMS = ("C", "C_edge", "C_bias", "label_kernel")
 

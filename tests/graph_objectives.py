@@ -9,11 +9,11 @@ from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
-from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
-from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.graphs import GraphPartition
-from kernelcrf.terms import Term
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import Term
 
 ANY = InputKernel("rbf", gamma=1.0)
 

@@ -11,12 +11,13 @@ from kernelcrf.graphs.structure import EDGE, NODE, Chains
 from kernelcrf.inference.enumerate import enumerate_labelings, factors
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
-from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.priors import Joint, Prior
-from kernelcrf.terms import BIAS_TERM, STEP_TERM, STEPS, TOKEN_TERM, TOKENS, TRANSITION_TERM, Term
+from kernelcrf.score.cliques import STEPS, TOKENS
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.priors import Joint, Prior
+from kernelcrf.score.terms import BIAS_TERM, STEP_TERM, TOKEN_TERM, TRANSITION_TERM, Term
 
 ANY = InputKernel("rbf", gamma=1.0)
 

@@ -9,12 +9,12 @@ from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference.segments import candidate_rows
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
-from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.segments import SegmentPartition, SegmentRules
 from kernelcrf.readers.segments import SegmentLabels
-from kernelcrf.terms import BIAS_TERM, END_TERM, START_TERM, chain_terms, segment_terms
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import BIAS_TERM, END_TERM, START_TERM, chain_terms, segment_terms
 
 CLASSES = np.array(["B-x", "I-x", "B-y", "I-y", "O"])
 

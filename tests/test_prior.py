@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kernelcrf.certificate import entropy_side, gradient_side, look_ahead
 from kernelcrf.fitting.laplace import laplace, prior_scale
 from kernelcrf.fitting.leave_one_out import leave_one_out
-from kernelcrf.layout import JointPrecision, Layout
-from kernelcrf.priors import Prior
+from kernelcrf.score.layout import JointPrecision, Layout
+from kernelcrf.score.priors import Prior
 from kernelcrf.solvers import LBFGS, BlockJacobi, Dual, Newton, NewtonCG, Subspace
 from kernelcrf.solvers.ascent import Ascent
 from kernelcrf.solvers.loop import Progress, minimise

@@ -38,8 +38,8 @@ import numpy as np
 
 from kernelcrf.arrays import DType, Floats
 from kernelcrf.engines.local import LocalEngine, Total
-from kernelcrf.layout import Layout
 from kernelcrf.partitions.partition import LinearBound, Partition, PartitionState, RowPartition, Scores, Sums
+from kernelcrf.score.layout import Layout
 
 ROUNDING = 16
 LEAST_SINGLE_WEIGHT = 1e-20

@@ -44,9 +44,9 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.terms import TOKEN_TERM
 from kernelcrf.solvers import Progress
-from kernelcrf.terms import TOKEN_TERM
 from studies import common
 from studies.speed.evaluation import make_layout
 from studies.speed.training import data as training_data

@@ -16,11 +16,11 @@ from threadpoolctl import threadpool_limits
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.terms import TOKEN_TERM, chain_terms
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import TOKEN_TERM, chain_terms
 from studies import common
 
 LABELS = (2, 9, 23, 45)

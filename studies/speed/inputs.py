@@ -23,7 +23,7 @@ from kernelcrf.fitting.fit import Settings, choose_features, objective_of
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.terms import TRANSITION_TERM, chain_terms
+from kernelcrf.score.terms import TRANSITION_TERM, chain_terms
 from studies import common
 
 L, LENGTH, WIDTH, COLUMNS, PRESENT = 9, 20, 500, 50_000, 20

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from kernelcrf.basis.entries import Entries
 from kernelcrf.basis.folded import PairWeights
 from kernelcrf.basis.pairs import Pairs, frequencies
-from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.score.features import TokenFeatures
 
 
 @pytest.fixture(params=range(3))

@@ -6,8 +6,8 @@ import pytest
 from clusters import Inline, Known
 from kernelcrf.distributed.partition import DistributedPartition
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
+from kernelcrf.score.layout import Layout
 from kernelcrf.solvers import SOLVERS
 from kernelcrf.solvers.loop import minimise
 from kernelcrf.solvers.preconditioners import Preconditioning

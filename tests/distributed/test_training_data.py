@@ -10,7 +10,7 @@ from clusters import Inline
 from kernelcrf import ChainCRF
 from kernelcrf.distributed.sources import RawSequences, SequenceSources, _read_frame, split_evenly
 from kernelcrf.distributed.training_data import read_parts
-from kernelcrf.terms import TOKENS
+from kernelcrf.score.cliques import TOKENS
 
 WORDS = ["the", "a", "cat", "dog", "runs", "sits", "on", "mat"]
 TAGS = {"the": "D", "a": "D", "cat": "N", "dog": "N", "runs": "V", "sits": "V", "on": "P", "mat": "N"}

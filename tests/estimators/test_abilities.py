@@ -17,7 +17,7 @@ from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.fitting.laplace import laplace
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
-from kernelcrf.terms import Term
+from kernelcrf.score.terms import Term
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(60, 2))

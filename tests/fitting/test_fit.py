@@ -15,9 +15,9 @@ from kernelcrf.inference.chain import moments
 from kernelcrf.inference.decoding import viterbi
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
+from kernelcrf.score.terms import TOKEN_TERM
 from kernelcrf.solvers import LBFGS
 from kernelcrf.solvers.loop import minimise
-from kernelcrf.terms import TOKEN_TERM
 
 RBF, OTHER = InputKernel("rbf", gamma=0.5), InputKernel("rbf", gamma=0.5)
 

@@ -11,10 +11,10 @@ from kernelcrf.fitting import laplace as module
 from kernelcrf.fitting.curvature_diagonal import curvature_diagonal
 from kernelcrf.fitting.lanczos import krylov
 from kernelcrf.fitting.laplace import hessian, laplace
-from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.terms import TOKEN_TERM
 from kernelcrf.solvers import LBFGS
 from kernelcrf.solvers.loop import minimise
-from kernelcrf.terms import TOKEN_TERM
 from objectives import enumerated_value, random_objective
 
 KINDS = {

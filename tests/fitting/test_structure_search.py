@@ -14,7 +14,7 @@ from kernelcrf.fitting.structure_search import SearchSettings, bounds, search
 from kernelcrf.inference.loopy import Loopy
 from kernelcrf.kernels.joint_labels import Contrasts, Reversible, interactions
 from kernelcrf.kernels.labels import LabelKernel
-from kernelcrf.terms import Term
+from kernelcrf.score.terms import Term
 
 ENGINE = LocalEngine(1)
 

@@ -4,7 +4,7 @@ import scipy.sparse as sp
 
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.score.features import TokenFeatures
 from objectives import random_objective
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
 from kernelcrf.partitions import chains, fused
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.terms import chain_terms
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import chain_terms
 from objectives import random_objective
 
 LENGTHS = (3, 0, 90, 1, 4, 0, 2, 5, 70, 30)

@@ -6,12 +6,13 @@ from kernelcrf.graphs.structure import EDGE, Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import InfeasibleSampleError
 from kernelcrf.kernels.labels import LabelKernel
-from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.graphs import GraphPartition, Tables
+from kernelcrf.score.cliques import STEPS, TOKENS
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import Term
 from kernelcrf.solvers import SOLVERS, find_solver
 from kernelcrf.solvers.loop import minimise
-from kernelcrf.terms import STEPS, TOKENS, Term
 from objectives import random_objective
 
 KINDS = {

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from kernelcrf.certificate import entropy_side, gradient_side
-from kernelcrf.layout import Layout
 from kernelcrf.partitions.independent import Softmax
-from kernelcrf.terms import TOKENS
+from kernelcrf.score.cliques import TOKENS
+from kernelcrf.score.layout import Layout
 from objectives import random_objective
 
 

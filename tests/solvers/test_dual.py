@@ -16,16 +16,16 @@ from kernelcrf.inference.chain import entropy, moments
 from kernelcrf.inference.logspace import LogMessages
 from kernelcrf.inference.scaled import padded_width
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import TOKEN_TERM, chain_terms
 from kernelcrf.solvers import LBFGS, Dual, Newton, find_solver
 from kernelcrf.solvers import ascent_loops as loops
 from kernelcrf.solvers.ascent import Ascent
 from kernelcrf.solvers.dual import _expected_passes, _is_slow
 from kernelcrf.solvers.loop import minimise
-from kernelcrf.terms import TOKEN_TERM, chain_terms
 from objectives import random_objective
 
 

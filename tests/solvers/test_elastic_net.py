@@ -9,10 +9,10 @@ import sklearn_crfsuite
 import kernelcrf
 from kernelcrf import ChainCRF
 from kernelcrf.certificate import entropy_side, gradient_side
-from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import soft
 from kernelcrf.solvers import LBFGS, Dual, NewtonCG, minimise
-from kernelcrf.terms import soft
 from kernelcrf.validation import ParameterError
 from objectives import enumerated_value, random_objective
 from solvers.test_dual import sparse_objective

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from graph_objectives import random_graph_objective
+from kernelcrf.score.cliques import STEPS
 from kernelcrf.solvers import preconditioners
 from kernelcrf.solvers.preconditioners import Preconditioning, has_single_nodes, node_covariances
-from kernelcrf.terms import STEPS
 from objectives import random_objective
 
 SHARING = [[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]]

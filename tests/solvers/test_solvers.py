@@ -14,7 +14,7 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.score.features import TokenFeatures
 from kernelcrf.solvers import LBFGS, SOLVERS, BlockJacobi, Newton, NewtonCG, find_solver
 from kernelcrf.solvers.linear_systems import GROWTH, lower_factor
 from kernelcrf.solvers.loop import minimise

@@ -48,7 +48,7 @@ from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.labels import flat_labels
-from kernelcrf.terms import STEPS, Term, scored_tokens
+from kernelcrf.score.terms import Term
 from kernelcrf.validation import is_real
 
 # Norms and margins are computed with a few roundings; this relative error covers them.
@@ -162,15 +162,12 @@ class _Neighbourhood:
         flat, chains = model.reader.read(X, lengths)
         squares, errors = dict[str, Floats](), np.zeros(chains.n_nodes)
         for term in model.layout.terms:
-            if term.kernel is None:
-                own = np.zeros(chains.n_nodes)
-                own[scored_tokens(term, chains) if term.cliques != STEPS else slice(None)] = 1.0
-            else:
+            own = np.ones(chains.n_nodes)
+            if term.kernel is not None:
                 rows = matrix_of(flat, str(term.input))
                 own = np.maximum(term.kernel.diagonal(rows), 0).astype(np.float64)
                 errors += _rounding(model.folded[term.name], rows, own)
-            own[chains.first_nodes] *= term.cliques != STEPS
-            squares[term.name] = own * (term.C * (1 + CLOSE))
+            squares[term.name] = own * term.kind.covers(chains) * (term.C * (1 + CLOSE))
         return cls(model.distribution_of(flat, chains, engine), model.layout.terms, radius, squares, errors)
 
     @property
@@ -183,7 +180,7 @@ class _Neighbourhood:
         steps = np.zeros(len(tokens))
         for term in self.terms:
             own = self.squares[term.name]
-            if term.cliques == STEPS:
+            if term.kind.is_step:
                 steps += 2 * own  # the label kernel of steps is the identity
             else:
                 tokens += own[:, None] * _label_distances(term)[y]
@@ -222,7 +219,7 @@ class _Neighbourhood:
             missed = 1 - q[rows[: len(y)], np.append(0, y[:-1]), y]
             mean = np.zeros(len(y))
             for term in self.terms:
-                if term.cliques != STEPS:
+                if not term.kind.is_step:
                     mean += self.squares[term.name][own] * (p * np.sqrt(_label_distances(term)[y])).sum(axis=1) ** 2
             gradients[own] = np.sqrt(mean + steps[own] * np.maximum(missed, 0) ** 2)
         G, D = (np.diff(np.append(0.0, np.cumsum(part))[self.chains.offsets]) for part in (gradients, widest))

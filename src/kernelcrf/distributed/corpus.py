@@ -48,9 +48,9 @@ from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.partition import PartitionState
-from kernelcrf.terms import Term
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.terms import Term
 
 # Used instead of handles if the features are the inputs themselves; these are loaded together with the partition.
 INPUTS: Value = None

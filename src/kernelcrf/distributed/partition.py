@@ -16,10 +16,10 @@ import numpy as np
 
 from kernelcrf.arrays import DType, Floats, Places
 from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, first, second
-from kernelcrf.layout import Layout
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.partition import Partition, PartitionState, Sums, Total
-from kernelcrf.terms import Term
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import Term
 
 LazyHandles: TypeAlias = Callable[[], list[Handle]]
 """A function that returns handles of values on the workers, one per part, and computes them at its first call."""

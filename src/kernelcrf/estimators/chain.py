@@ -58,7 +58,8 @@ from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.inputs import BETWEEN, InputsReader
 from kernelcrf.readers.schemes import are_spans, scheme_of, span_rules
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import L1, OF_INPUT, TOKEN_TERM, TOKENS, Term
+from kernelcrf.score.cliques import TOKENS
+from kernelcrf.score.terms import L1, OF_INPUT, TOKEN_TERM, Term
 from kernelcrf.validation import (
     FLAG,
     PATH,

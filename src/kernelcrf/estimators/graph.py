@@ -33,7 +33,8 @@ from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.graphs import GraphSamples, read_graphs, read_labelled_graphs
 from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.weights import score_weights
-from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS, Term, constant_term
+from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
+from kernelcrf.score.terms import Term, constant_term
 from kernelcrf.validation import FLAG, SEED, SIZE, Constraint, either, one_of, shown_list, validated
 
 CLIQUES = (EDGES, SKIPS, PATHS)

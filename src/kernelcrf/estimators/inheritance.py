@@ -17,7 +17,7 @@ from kernelcrf.models.base import FittedModel
 from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.readers.inputs import BETWEEN
 from kernelcrf.readers.labels import plain
-from kernelcrf.terms import OF_INPUT
+from kernelcrf.score.terms import OF_INPUT
 from kernelcrf.validation import ParameterError
 
 # Parameters that may have other values in a later fit. They change the objective, the solver or the answers, but

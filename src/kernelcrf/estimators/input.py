@@ -15,7 +15,7 @@ from kernelcrf.kernels.inputs import COEF0, DEGREE, InputKernel
 from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.readers.inputs import BETWEEN, InputsReader
-from kernelcrf.terms import OF_INPUT, PRIOR_VARIANCE
+from kernelcrf.score.terms import OF_INPUT, PRIOR_VARIANCE
 from kernelcrf.validation import FLAG, Constraint, either, instance_of, is_listed, nothing
 
 ENTRY = either(instance_of(str, text="the name of an entry"), nothing)

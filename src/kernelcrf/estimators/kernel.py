@@ -19,7 +19,7 @@ from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
 from kernelcrf.models.kernel import KernelModel
-from kernelcrf.terms import Term, chain_terms
+from kernelcrf.score.terms import Term, chain_terms
 from kernelcrf.validation import COUNT, FLAG, ParameterError, validated
 
 Chained = TypeVar("Chained", bound=KernelModel)

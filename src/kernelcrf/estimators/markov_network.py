@@ -33,7 +33,7 @@ from kernelcrf.models.network import NetworkDistribution
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.readers.tables import TableReader
 from kernelcrf.readers.weights import only_weighted, read_weights
-from kernelcrf.terms import Term
+from kernelcrf.score.terms import Term
 from kernelcrf.validation import SEED, SHARE, SIZE, either, nothing, one_of, positive, validated
 
 SAME = 1e-12

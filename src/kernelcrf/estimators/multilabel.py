@@ -30,7 +30,7 @@ from kernelcrf.models.network import NetworkDistribution
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.readers.rows import LabelSetReader, RowReader, set_accuracy
 from kernelcrf.readers.weights import only_weighted, read_weights
-from kernelcrf.terms import Term, constant_term
+from kernelcrf.score.terms import Term, constant_term
 from kernelcrf.validation import SEED, SIZE, either, one_of, validated
 
 

@@ -18,7 +18,7 @@ from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.potentials import Potentials
-from kernelcrf.terms import PRIOR_VARIANCE, Term
+from kernelcrf.score.terms import PRIOR_VARIANCE, Term
 from kernelcrf.validation import either, nothing, real
 
 

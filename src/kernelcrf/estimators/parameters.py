@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from kernelcrf.fitting.training import DIAGONAL
 from kernelcrf.kernels.inputs import KERNEL
-from kernelcrf.terms import PRIOR_VARIANCE
+from kernelcrf.score.terms import PRIOR_VARIANCE
 from kernelcrf.validation import (
     FLAG,
     POSITIVE,

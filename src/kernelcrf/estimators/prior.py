@@ -13,7 +13,7 @@ from kernelcrf.persistence.error import CONTENT_ERRORS
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import BIAS_TERM, END_TERM, START_TERM
+from kernelcrf.score.terms import BIAS_TERM, END_TERM, START_TERM
 from kernelcrf.validation import Constraint, ParameterError, either, nothing, one_line, path, shown
 
 

@@ -35,7 +35,8 @@ from kernelcrf.readers.constraints import legal_labelings
 from kernelcrf.readers.pooling import POOLING, described, pool
 from kernelcrf.readers.segments import SegmentLabels, fit_labels, read_tokens
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import FIRST_TERM, LAST_TERM, SEGMENT_TERM, TOKEN_TERM, TOKENS, Term, segment_terms
+from kernelcrf.score.cliques import TOKENS
+from kernelcrf.score.terms import FIRST_TERM, LAST_TERM, SEGMENT_TERM, TOKEN_TERM, Term, segment_terms
 from kernelcrf.validation import FLAG, either, nothing, one_of, validated, whole
 
 SMOOTH, FREE = "smooth", "free"

@@ -27,7 +27,7 @@ from kernelcrf.readers.constraints import CONSTRAINTS
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.feature_dicts import HASH_FEATURES
 from kernelcrf.readers.weights import score_weights
-from kernelcrf.terms import TRANSITION_TERM
+from kernelcrf.score.terms import TRANSITION_TERM
 from kernelcrf.validation import COUNT, FLAG, SEED, SIZE, either, one_of, real, validated
 
 Sequential = TypeVar("Sequential", bound=ChainModel)

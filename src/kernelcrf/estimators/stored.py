@@ -14,7 +14,7 @@ from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.labels import label_from_json, label_to_json
-from kernelcrf.terms import OF_INPUT
+from kernelcrf.score.terms import OF_INPUT
 
 # Parameters that belong to a run of `fit`, and not to the model.
 OF_THE_RUN = ("engine", "checkpoint", "prior")

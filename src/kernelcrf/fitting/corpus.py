@@ -27,9 +27,9 @@ from kernelcrf.certificate import residual_products
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
-from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.partition import Partition, RowPartition
-from kernelcrf.terms import Term
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.terms import Term
 
 # One of HELD_OUT samples is held out to choose C. If there are fewer than FEW samples, each of them is held out once.
 HELD_OUT, FEW = 5, 50

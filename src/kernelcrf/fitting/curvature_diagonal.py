@@ -28,7 +28,7 @@ from kernelcrf.inference.chain import edge_marginals
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.partition import PartitionState
-from kernelcrf.terms import STEPS, Term, scored_tokens
+from kernelcrf.score.terms import Term
 
 # Probabilities of transitions are computed for this many numbers at a time.
 MOST_NUMBERS = 2**22
@@ -61,9 +61,9 @@ def curvature_diagonal(objective: Objective, at: Evaluation) -> Floats:
 
 
 def _of_partition(term: Term, partition: ChainPartition, state: PartitionState) -> Floats:
-    if term.cliques != STEPS:
-        p = state.residuals.nodes[scored_tokens(term, partition.chains)]
-        weights = partition.apply_weights(np.ones(partition.n_nodes))[scored_tokens(term, partition.chains)]
+    if not term.kind.is_step:
+        p = state.residuals.nodes[term.kind.rows(partition.chains)]
+        weights = partition.apply_weights(np.ones(partition.n_nodes))[term.kind.rows(partition.chains)]
         return _squares(term, partition, slice(None), _variances(term, p, weights))
     chains, width = partition.chains, partition.n_labels**2
     weights, total = partition.apply_weights(np.ones(partition.n_nodes)), np.zeros(term.size)

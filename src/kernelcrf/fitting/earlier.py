@@ -25,9 +25,9 @@ from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior
 from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.laplace import FactoredPosterior, PartialPosterior, Posterior
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.layout import Layout
-from kernelcrf.priors import Joint, Prior
-from kernelcrf.terms import STEPS, Term
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.priors import Joint, Prior
+from kernelcrf.score.terms import Term
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ def _places(old: Term, new: Term, labels: Labels) -> Ints:
             )
         return places
     rows, columns = np.divmod(places, old.k_y.L)
-    if old.cliques == STEPS:
+    if old.kind.is_step:
         before, into = np.divmod(columns, len(labels))
         columns = labels[before].astype(np.int64) * round(new.k_y.L**0.5) + labels[into]
     else:

@@ -23,12 +23,12 @@ from kernelcrf.basis.pivots import Gradient
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.corpus import Problem, WholeGap, input_of, sharing_inputs
-from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import Term
 from kernelcrf.solvers import Record, Solution, Solver, find_solver
 from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STALLED, STATIONARY, minimise
 from kernelcrf.solvers.starts import FAR, first_point
-from kernelcrf.terms import Term
 
 Callback = Callable[[Sequence[Record]], None] | None
 Keep = Callable[["Start"], None] | None

@@ -17,7 +17,7 @@ from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import Inference
 from kernelcrf.partitions.graphs import GraphPartition
-from kernelcrf.terms import Term
+from kernelcrf.score.terms import Term
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,11 +37,11 @@ from scipy.linalg.lapack import dtrtri
 from kernelcrf.arrays import Flags, Floats, Places
 from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior, curvature_diagonal
 from kernelcrf.fitting.lanczos import RTOL, krylov
-from kernelcrf.layout import Layout
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.partition import RowPartition
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import Term
 from kernelcrf.solvers.preconditioners import Preconditioner, Preconditioning, node_covariances
-from kernelcrf.terms import Term
 
 MOST_EXACT = 5000
 N_DRAWS = 32

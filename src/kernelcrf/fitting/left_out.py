@@ -28,11 +28,10 @@ import numpy as np
 from kernelcrf.arrays import Floats
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.labels import LabelMap
-from kernelcrf.layout import Layout
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.terms import STEPS, scored_tokens
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.layout import Layout
 
 # A relative error that covers the rounding of norms, and a factor of the rounding errors of sums.
 CLOSE, FEW = 1e-6, 16
@@ -125,18 +124,12 @@ def gradient_rounding(objective: Objective, at: Evaluation, sequences: Sequence[
 def widths(layout: Layout, partition: ChainPartition) -> Floats:
     """Return D of each sequence of a partition, as defined in the module docstring."""
     chains, squares = partition.chains, np.zeros(partition.n_nodes)
-    inner = np.ones(partition.n_nodes, bool)
-    inner[chains.first_nodes] = False
     for term in layout.terms:
         distance = term.C * _label_distance(term.k_y)
         own = np.ones(partition.n_nodes)
         if term.name in partition.features:
             own = _squared_norms(partition.features[term.name])
-        if term.cliques == STEPS:
-            squares += distance * own * inner
-        else:
-            rows = scored_tokens(term, chains)
-            squares[rows] += distance * own[rows]
+        squares += distance * own * term.kind.covers(chains)
     return (1 + CLOSE) * _sum_tokens(np.sqrt(squares), chains)
 
 

@@ -20,7 +20,8 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.segments import candidate_rows
 from kernelcrf.partitions.segments import SegmentPartition, SegmentRules
 from kernelcrf.readers.segments import KnownSegments, SegmentLabels
-from kernelcrf.terms import FIRSTS, LASTS, SEGMENTS, STEPS, TOKENS, Term
+from kernelcrf.score.cliques import SEGMENTS
+from kernelcrf.score.terms import Term
 from kernelcrf.validation import ParameterError, shown
 
 # Pieces of sequences have room for this many of the longest segments.
@@ -76,18 +77,16 @@ class LabelledSegments(LabelledSequences):
         found, L = self.known.observed, len(self.spec.types)
         assert found is not None
         eye = np.eye(L, dtype=bool)
-        if term.cliques == STEPS:
+        if term.kind.is_step:
             sequence = np.searchsorted(self.chains.offsets, found.starts, side="right")
             follows = np.flatnonzero(sequence[1:] == sequence[:-1]) + 1
             steps = np.zeros((L, L), np.float32)
             np.add.at(steps, (found.labels[follows - 1], found.labels[follows]), 1)
             return steps.reshape(1, -1)
         X = self.rows(input_of(term)[0])
-        if term.cliques == TOKENS:
+        if term.kind.is_token:
             return frequencies(X, eye[np.repeat(found.labels, found.durations)])
-        short = np.minimum(found.durations, self.longest)
-        places = {FIRSTS: found.starts, LASTS: found.ends - 1}
-        rows = places.get(term.cliques, candidate_rows(self.chains, self.longest)[found.starts] + short - 1)
+        rows = term.kind.segment_rows(found, candidate_rows(self.chains, self.longest))
         return frequencies(X[rows], eye[found.labels])
 
     def check(self) -> None:
@@ -128,7 +127,7 @@ class LabelledSegments(LabelledSequences):
         return {**super().digest(), "segments": digest_value([self.longest, self.tail, pooled])}
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
-        return None if term.cliques == SEGMENTS else super().positions(term, features, engine)
+        return None if term.kind.input == SEGMENTS else super().positions(term, features, engine)
 
 
 def longest_segment(data: LabelledSequences, spec: SegmentLabels) -> int:

@@ -39,14 +39,14 @@ from kernelcrf.graphs.structure import EDGE, Chains, Legal
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.readers.constraints import check_legal, legal_labelings
 from kernelcrf.readers.growing import extend_reader
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.readers.weights import read_weights, weigh_samples
-from kernelcrf.terms import TOKENS, Term
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.terms import Term
 
 PIECE = 100
 GOLDEN, STRIDE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x9E3779B9)
@@ -150,7 +150,7 @@ class LabelledSequences(LocalCorpus):
         If the term scores transitions, the single row has one number for each pair of labels.
         """
         allowed = np.eye(self.n_labels, dtype=bool)[self.labels] if self.allowed is None else self.allowed
-        if term.cliques == TOKENS:
+        if term.kind.is_token:
             return frequencies(self.rows(input_of(term)[0]), allowed)
         before, into = self.chains.cliques(EDGE).T
         return np.asarray(allowed[before].T.astype(np.float32) @ allowed[into]).reshape(1, -1)

@@ -107,6 +107,11 @@ class Chains:
         raise ValueError(f"template={template!r}: expected {NODE} or {EDGE}, the templates of chains")
 
     @property
+    def all_nodes(self) -> slice:
+        """Return the rows of all tokens."""
+        return slice(None)
+
+    @property
     def first_nodes(self) -> Ints:
         """Return the row of the first token of each sequence that is not empty."""
         return self.offsets[:-1][self.lengths > 0]

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, Places, UserData, matrix_of
+from kernelcrf.arrays import Array, Arrays, Config, DType, Floats, Inputs, Places, UserData, matrix_of
 from kernelcrf.basis.entries import Entries
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.engines.local import LocalEngine
@@ -35,15 +35,15 @@ from kernelcrf.persistence.checks import read_array, read_count, read_text
 from kernelcrf.readers.inputs import InputsReader, reader_from_config
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import (
+from kernelcrf.score.score import add_terms
+from kernelcrf.score.tables import ChainScores
+from kernelcrf.score.terms import (
     BIAS_TERM,
     END_TERM,
     OF_INPUT,
     START_TERM,
     STEP_TERM,
-    STEPS,
     TOKEN_TERM,
-    TOKENS,
     TRANSITION_TERM,
     Term,
 )
@@ -57,7 +57,7 @@ MILD_RANGE, MILD_BYTES, WILD_BYTES = 30.0, 40, 100
 
 def _positions(fitted: Fit, engine: LocalEngine) -> Places | None:
     """Return the positions of the landmarks of all inputs that score tokens, or None if there are no landmarks."""
-    tokens = [term for term in fitted.layout.terms if term.cliques == TOKENS and term.kernel is not None]
+    tokens = [term for term in fitted.layout.terms if term.kind.is_token and term.kernel is not None]
     found = [fitted.problem.corpus.positions(term, fitted.features[term.name], engine) for term in tokens]
     known = [own for own in found if own is not None]
     return np.concatenate(known) if known else None
@@ -124,7 +124,7 @@ class ChainModel(KernelModel):
     @property
     def answer_bytes(self) -> int:
         L, theta = len(self.column_labels), self.layout.split(self.theta)
-        weights = [theta[term.name] for term in self.layout.terms if term.cliques == STEPS]
+        weights = [theta[term.name] for term in self.layout.terms if term.kind.is_step]
         mild = self.legal is None and sum(np.abs(own).max(initial=0.0) for own in weights) <= MILD_RANGE / 2
         return super().answer_bytes + len(weights) * L * L * (MILD_BYTES if mild and len(weights) == 1 else WILD_BYTES)
 
@@ -167,7 +167,7 @@ class ChainModel(KernelModel):
 
     @cached_property
     def _step_terms(self) -> list[Term]:
-        return [term for term in self.layout.terms if term.cliques == STEPS and term.kernel is not None]
+        return [term for term in self.layout.terms if term.kind.is_step and term.kernel is not None]
 
     def distribution(self, X: UserData, lengths: UserData, engine: LocalEngine) -> ChainDistribution:
         """Read the sequences X and return the distribution p(y|x) of their labels."""
@@ -176,29 +176,13 @@ class ChainModel(KernelModel):
 
     def distribution_of(self, flat: Inputs | Entries, chains: Chains, engine: LocalEngine) -> ChainDistribution:
         """Return the distribution p(y|x) of the labels of sequences that `reader` has read."""
+        rows = self.term_scores(lambda term: matrix_of(flat, str(term.input)), engine)
+        scores = self._zeros(chains.n_nodes, rows[0][1].dtype)
+        add_terms(scores.arrays, rows, chains)
+        return self._legal_distribution(scores.s, scores.w, chains, engine)
 
-        def scores(term: Term) -> Array:
-            return self.folded[term.name].scores(matrix_of(flat, str(term.input)), engine)
-
-        tokens = [term for term in self.layout.terms if term.cliques == TOKENS and term.name in self.maps]
-        s = self._add_constants(sum(map(scores, tokens[1:]), scores(tokens[0])), chains)
-        w = self.transitions.astype(s.dtype, copy=False)
-        for term in self._step_terms:
-            w = w + scores(term).reshape(-1, *self.transitions.shape)
-        return self._legal_distribution(s, w, chains, engine)
-
-    def _add_constants(self, s: Array, chains: Chains) -> Array:
-        """Add the scores that do not depend on inputs to the token scores s: biases, and scores of both ends."""
-        if not self._has_constants:
-            return s
-        s = s + self.intercept.astype(s.dtype)
-        s[chains.first_nodes] += self.start_scores.astype(s.dtype)
-        s[chains.last_nodes] += self.end_scores.astype(s.dtype)
-        return s
-
-    @cached_property
-    def _has_constants(self) -> bool:
-        return any(scores.any() for scores in (self.intercept, self.start_scores, self.end_scores))
+    def _zeros(self, n_nodes: int, dtype: DType) -> ChainScores:
+        return ChainScores.zeros(n_nodes, len(self.column_labels), "own" if self._step_terms else "tied", dtype)
 
     def draw_marginals(
         self,
@@ -281,7 +265,7 @@ class ChainModel(KernelModel):
         if "legal.steps" in arrays:
             shapes = {"steps": (L, L), "first": (L,), "last": (L,)}
             legal = Legal(**{name: read_array(arrays, f"legal.{name}", shape, "b") for name, shape in shapes.items()})
-        tokens = {term.name for term in shared["layout"].terms if term.cliques == TOKENS}
+        tokens = {term.name for term in shared["layout"].terms if term.kind.is_token}
         with_landmarks = [
             own for name, own in shared["maps"].items() if isinstance(own, WhitenedMap) and name in tokens
         ]

@@ -20,7 +20,6 @@ from kernelcrf.basis.features import PrimalMap
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.certificate import IMPORTED, Certificate
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.layout import Layout
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.kernel import KERNELS
 from kernelcrf.persistence import Budget, PathLike
@@ -29,7 +28,8 @@ from kernelcrf.readers.feature_dicts import SEPARATOR, restore_vectorizer
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM, chain_terms
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM, chain_terms
 from kernelcrf.validation import shown, shown_list
 
 NO_ATTRIBUTES = [""]

@@ -11,14 +11,15 @@ from typing import Self, TypeAlias, TypeVar
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from kernelcrf.arrays import Arrays, Config, Floats, Inputs, UserData
+from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, UserData
+from kernelcrf.basis.entries import Entries
 from kernelcrf.basis.features import FeatureMap, WhitenedMap
 from kernelcrf.basis.folded import PairWeights, Weights, fold
 from kernelcrf.certificate import IMPORTED, TEMPERED, Certificate
+from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.layout import Layout
 from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.base import FittedModel
 from kernelcrf.models.posterior import ScorePosterior
@@ -27,18 +28,9 @@ from kernelcrf.persistence.checks import read_array, read_count, read_map, read_
 from kernelcrf.readers.inputs import BETWEEN, InputsReader
 from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import (
-    BIAS_TERM,
-    FIRST_TERM,
-    LAST_TERM,
-    OF_INPUT,
-    SEGMENT_TERM,
-    STEP_TERM,
-    STEPS,
-    TOKEN_TERM,
-    TOKENS,
-    Term,
-)
+from kernelcrf.score.cliques import TOKENS
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import BIAS_TERM, FIRST_TERM, LAST_TERM, OF_INPUT, SEGMENT_TERM, STEP_TERM, TOKEN_TERM, Term
 from kernelcrf.validation import shown
 
 # By term: the parameter that sets its kernel, and the name of its feature map in files.
@@ -153,7 +145,7 @@ class KernelModel(FittedModel):
         named = self.reader.names_of if isinstance(self.reader, InputsReader) else lambda _: self.reader.feature_names
         found = []
         for term in self.layout.terms:
-            if term.cliques == TOKENS and term.kernel is not None and term.input is not None:
+            if term.kind.is_token and term.kernel is not None and term.input is not None:
                 own, prefix = self.maps[term.name], f"{term.input}{BETWEEN}" if term.name.startswith(OF_INPUT) else ""
                 width = own.landmarks.shape[1] if isinstance(own, WhitenedMap) else own.n
                 names = named(term.input)
@@ -198,7 +190,7 @@ class KernelModel(FittedModel):
         """
         term = next(term for term in self.layout.terms if term.name == name)
         W = term.k_y.expand(term.unpack(self.layout.split(self.theta)[name]))
-        shape = W.shape if term.cliques != STEPS else (*W.shape[:-1], *(math.isqrt(W.shape[-1]),) * 2)
+        shape = W.shape if not term.kind.is_step else (*W.shape[:-1], *(math.isqrt(W.shape[-1]),) * 2)
         return np.asarray(W.reshape(shape) if term.kernel is not None else W.reshape(shape)[0])
 
     @cached_property
@@ -233,6 +225,26 @@ class KernelModel(FittedModel):
             for name, own in self.maps.items()
             for of in [pairs[name]]
         }
+
+    @cached_property
+    def _constants(self) -> dict[str, Floats]:
+        """Return the scores of terms without inputs, one row each; terms whose scores are 0 are left out."""
+        weights = self.layout.split(self.theta)
+        rows = {term.name: term.expand(weights[term.name]) for term in self.layout.terms if term.name not in self.maps}
+        return {name: row for name, row in rows.items() if row.any()}
+
+    def term_scores(self, inputs: Callable[[Term], Inputs | Entries], engine: LocalEngine) -> list[tuple[Term, Array]]:
+        """Return the scores of terms: one row per clique, or a single row if a term has no inputs.
+
+        inputs : a function that returns the inputs of a term.
+        """
+        found = list[tuple[Term, Array]]()
+        for term in self.layout.terms:
+            if term.name in self.maps:
+                found.append((term, self.folded[term.name].scores(inputs(term), engine)))
+            elif term.name in self._constants:
+                found.append((term, self._constants[term.name]))
+        return found
 
     @property
     def dual_coef(self) -> Floats:

@@ -20,7 +20,7 @@ from kernelcrf.models.potentials import Potentials
 from kernelcrf.persistence.checks import read_array
 from kernelcrf.readers.rows import LabelSetReader, RowReader
 from kernelcrf.readers.tables import TableReader
-from kernelcrf.terms import constant_term
+from kernelcrf.score.terms import constant_term
 
 BLOCK_ENTRIES = 2**22
 LOG_ODDS_RATIO = np.array([1, -1, -1, 1])

@@ -35,7 +35,8 @@ from kernelcrf.persistence.checks import read_count, read_flag
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.graphs import GraphColumns, GraphSamples
 from kernelcrf.readers.labels import LabelReader
-from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, constant_term
+from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, NODES
+from kernelcrf.score.terms import constant_term
 from kernelcrf.validation import shown_list
 
 Way = Exact | Loopy | Gibbs

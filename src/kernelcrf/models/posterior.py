@@ -31,8 +31,10 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior
 from kernelcrf.fitting.laplace import FactoredPosterior, PartialPosterior, Posterior
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.layout import Layout
-from kernelcrf.terms import STEPS, TOKEN_TERM, TOKENS, Term, scored_tokens
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.score import add_terms
+from kernelcrf.score.tables import ChainScores, Steps
+from kernelcrf.score.terms import TOKEN_TERM, Term
 
 GROUP_VALUES = 2**22
 ROWS = 2048
@@ -58,7 +60,7 @@ class ScorePosterior:
         The result has one row for each row x of X, and one column for each row b of `contrasts`. Each entry is the
         variance of the inner product of b and the scores s(x) of the labels at x.
         """
-        term, *biases = (term for term in self.layout.terms if term.cliques == TOKENS)
+        term, *biases = (term for term in self.layout.terms if term.kind.is_token)
         F = self.maps[TOKEN_TERM].transform(X, engine)
         weights = np.asarray(term.k_y.adjoint(contrasts), np.float64)
         outside = self._rest(term, X, F)[:, None] * np.square(weights).sum(axis=1)
@@ -67,9 +69,7 @@ class ScorePosterior:
             ones = np.ones((F.shape[0], 1), F.dtype)
             F = sp.hstack([sp.csr_array(F), sp.csr_array(ones)], "csr") if is_sparse(F) else np.hstack([F, ones])
         places = np.split(np.arange(self.layout.size), np.cumsum([one.size for one in self.layout.terms])[:-1])
-        own = np.concatenate(
-            [part for one, part in zip(self.layout.terms, places, strict=True) if one.cliques == TOKENS]
-        )
+        own = np.concatenate([part for one, part in zip(self.layout.terms, places, strict=True) if one.kind.is_token])
         return np.asarray(_variances(self.posterior, own, F, weights) + outside)
 
     def draws(
@@ -88,17 +88,17 @@ class ScorePosterior:
 
         chains : the sequences whose tokens are the rows of X.
         """
-        L = next(term.k_y.L for term in self.layout.terms if term.cliques == TOKENS)
+        step_terms, L = [term for term in self.layout.terms if term.kind.is_step], self.layout.terms[0].k_y.L
+        steps: Steps = "tied" if step_terms else "none"
+        if any(term.name in self.maps for term in step_terms):
+            steps = "own"
         inputs = {term.name: matrix_of(X, str(term.input)) for term in self.layout.terms if term.name in self.maps}
         for drawn in self.draw_terms(inputs, n_samples, rng, temperature, engine):
-            s, w = np.zeros((X.shape[0], L)), np.zeros(1)
-            for term, scores in drawn:
-                if term.cliques == STEPS:
-                    w = w + scores.reshape(*scores.shape[:-1], L, L)
-                else:
-                    s[scored_tokens(term, chains)] += scores
-            check_scores(w.reshape(len(w), -1))
-            yield check_scores(s), w
+            scores = ChainScores.zeros(X.shape[0], L, steps)
+            add_terms(scores.arrays, drawn, chains)
+            for array in scores.arrays.values():
+                check_scores(array)
+            yield scores.s, scores.w
 
     def draw_terms(
         self,
@@ -132,7 +132,7 @@ class ScorePosterior:
                 for term in self.layout.terms
             ]
             for k in range(len(theta)):
-                yield [(term, term.k_y.expand(Z[:, k] if term.name in features else Z[k])) for term, Z in parts]
+                yield [(term, term.k_y.expand(Z[:, k] if term.name in features else Z[k : k + 1])) for term, Z in parts]
 
     def _group(
         self, term: Term, theta: Floats, F: Inputs | None, rest: Floats | None, rng: np.random.Generator

@@ -15,12 +15,12 @@ from kernelcrf.fitting.fit import Fit, Start
 from kernelcrf.inference.loss import Inference
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
-from kernelcrf.layout import Layout
-from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.graphs import GraphPartition
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import maps_to_arrays, read_array, read_count, read_map, read_text
-from kernelcrf.terms import Term
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import Term
 from kernelcrf.validation import shown
 
 

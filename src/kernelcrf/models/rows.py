@@ -19,7 +19,9 @@ from kernelcrf.models.kernel import KernelModel
 from kernelcrf.readers.labels import values_from_config, values_to_config
 from kernelcrf.readers.missing_labels import UNKNOWN
 from kernelcrf.readers.rows import RowReader, read_classes
-from kernelcrf.terms import BIAS_TERM, TOKEN_TERM
+from kernelcrf.score.cliques import NO_CHAINS, TOKENS
+from kernelcrf.score.score import add_terms
+from kernelcrf.score.terms import BIAS_TERM, TOKEN_TERM
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,8 +50,10 @@ class RowModel(KernelModel):
         return self._scores(self.reader.read(X), engine)
 
     def _scores(self, rows: Inputs, engine: LocalEngine) -> Array:
-        s = self.folded[TOKEN_TERM].scores(rows, engine)
-        return s + self.intercept.astype(s.dtype) if self.intercept.any() else s
+        scores = self.term_scores(lambda term: rows, engine)
+        s = scores[0][1]
+        add_terms({TOKENS: s}, scores[1:], NO_CHAINS)
+        return s
 
     def draw_probabilities(
         self, X: UserData, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine

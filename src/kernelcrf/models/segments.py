@@ -28,15 +28,10 @@ from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.pooling import ENDS, described, pool
 from kernelcrf.readers.segments import SegmentLabels, read_tokens
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import (
-    CHAIN_CLIQUES,
-    DURATION_TERM,
-    SEGMENT_CLIQUES,
-    SEGMENT_TERM,
-    STEPS,
-    TAIL_TERM,
-    Term,
-)
+from kernelcrf.score.cliques import kind_of
+from kernelcrf.score.score import add_terms
+from kernelcrf.score.tables import arrays_of_scores
+from kernelcrf.score.terms import CHAIN_CLIQUES, DURATION_TERM, SEGMENT_CLIQUES, SEGMENT_TERM, TAIL_TERM, Term
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,16 +186,12 @@ class SegmentModel(ChainModel):
     def distribution(self, X: UserData, lengths: UserData, engine: LocalEngine) -> SegmentDistribution:  # type: ignore[override]
         """Read the sequences X and return the distribution of their segmentations."""
         inputs, chains = self._read(X, lengths)
-        of_terms = [
-            (term, self.folded[term.name].scores(inputs[term.name], engine))
-            if term.name in self.maps
-            else (term, self._expand(term.name))
-            for term in self.layout.terms
-        ]
-        return self._joined(of_terms, chains, engine)
+        return self._joined(self.term_scores(lambda term: inputs[term.name], engine), chains, engine)
 
-    def _joined(self, of_terms: list[tuple[Term, Array]], chains: Chains, engine: LocalEngine) -> SegmentDistribution:
-        return SegmentDistribution(self.rules.join(of_terms, chains), self.rules, self.spec, engine.n_threads)
+    def _joined(self, drawn: list[tuple[Term, Array]], chains: Chains, engine: LocalEngine) -> SegmentDistribution:
+        scores = self.rules.zeros(self.layout.terms, chains)
+        add_terms(arrays_of_scores(scores), drawn, chains)
+        return SegmentDistribution(scores, self.rules, self.spec, engine.n_threads)
 
     def _read(self, X: UserData, lengths: UserData) -> tuple[dict[str, Inputs], Chains]:
         """Return the inputs of each term that has inputs, by its name, and the sequences."""
@@ -258,7 +249,7 @@ class SegmentModel(ChainModel):
         pooling = None if config["pooling"] is None else read_text(config, "pooling")
         both = {SEGMENT_TERM: 2} if pooling == ENDS else {}
         widths = {name: both.get(name, 1) * reader.n_features for name in with_map}
-        L, terms = len(spec.types), {name: 2 if known[name] == STEPS else 1 for name in names}
+        L, terms = len(spec.types), {name: 2 if kind_of(known[name]).is_step else 1 for name in names}
         shared = cls._read_fields(config, arrays, widths, L, terms)
         longest = read_count(config, "longest", 1)
         durations = next((term.k_y.L for term in shared["layout"].terms if term.name == DURATION_TERM), longest * L)

@@ -7,8 +7,8 @@ of the labels at token t, and w_t of the transitions from token t - 1 to token t
 
     s_t = sum over terms of tokens of A (W' F_t),     w_t = sum over terms of transitions of A (W' F_t).
 
-`scores` computes this linear map from weights to scores. `pull_back` computes its transpose, which maps the gradient
-with respect to the scores to the gradient with respect to the weights.
+`score.Score` is this linear map and its transpose, which maps the gradient with respect to the scores to the gradient
+with respect to the weights.
 
 If features are dense and inputs are distinct, the data are divided into several partitions for threads.
 """
@@ -27,12 +27,14 @@ from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.chain import edge_marginals, entropy, labelling_scores
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.inference.tangents import Linearisation
-from kernelcrf.layout import Layout
-from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.partitions.fused import MOST_INPUTS, ChainResiduals, ChainScores, FusedChains, FusedMessages
+from kernelcrf.partitions.fused import MOST_INPUTS, ChainResiduals, FusedChains, FusedMessages
 from kernelcrf.partitions.independent import Softmax
 from kernelcrf.partitions.partition import PartitionState, RowPartition, Sums
-from kernelcrf.terms import STEPS, TOKENS, Term, scored_tokens
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.score import Score
+from kernelcrf.score.tables import ChainScores, Steps
+from kernelcrf.score.terms import Term
 
 MOST_PARTITIONS, LEAST_NODES = 64, 512
 BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
@@ -77,7 +79,7 @@ class ChainPartition(RowPartition):
 
         This is the case if a term scores transitions, if labels are constrained, or if some labels are missing.
         """
-        templates = any(term.cliques == STEPS for term in layout.terms)
+        templates = any(term.kind.is_step for term in layout.terms)
         return templates or self.legal is not None or self.allowed is not None
 
     def scores(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> tuple[Array, Array]:
@@ -86,17 +88,15 @@ class ChainPartition(RowPartition):
         With N tokens and L labels, token scores have the shape (N, L). Transition scores are one matrix of shape (L, L)
         for all tokens, or have the shape (N, L, L) if they depend on inputs.
         """
-        n_nodes, L = self.chains.n_nodes, self.n_labels
-        n_steps = L if self.has_edges(layout) else 0
-        s, w = np.zeros((n_nodes, L), self.dtype), np.zeros((n_steps, n_steps), self.dtype)
-        for term, W in zip(layout.terms, layout.split(theta).values(), strict=True):
-            features = self.features.get(term.name)
-            Z = term.unpack(W)[0].astype(self.dtype) if features is None else features.times(W, n_jobs)
-            if term.cliques == STEPS:
-                w = w + term.k_y.expand(Z).reshape(*Z.shape[:-1], L, L)
-            else:
-                s[scored_tokens(term, self.chains)] += term.k_y.expand(Z)
-        return s, w
+        steps: Steps = "tied" if self.has_edges(layout) else "none"
+        if any(term.kind.is_step and term.name in self.features for term in layout.terms):
+            steps = "own"
+        scores = ChainScores.zeros(self.n_nodes, self.n_labels, steps, self.dtype)
+        self._score(layout).add(scores.arrays, theta, n_jobs)
+        return scores.s, scores.w
+
+    def _score(self, layout: Layout) -> Score:
+        return Score(layout, self.features, self.chains)
 
     def pull_back(self, layout: Layout, r: Array, q: Array, n_jobs: int = 1) -> Floats:
         """Return the gradient with respect to the parameters theta, given the gradients with respect to the scores.
@@ -104,18 +104,7 @@ class ChainPartition(RowPartition):
         r : the gradient with respect to the token scores, one row per token and one column per label.
         q : the gradient with respect to the transition scores, in the shape of these scores.
         """
-
-        def gradient(term: Term) -> Array:
-            steps = (*q.shape[:-2], q.shape[-1] ** 2)
-            residual = q.reshape(steps) if term.cliques == STEPS else r[scored_tokens(term, self.chains)]
-            if term.name in self.features:
-                R = np.ascontiguousarray(term.k_y.adjoint(residual))
-                return self.features[term.name].transposed_times(R, n_jobs)
-            if residual.ndim == 2:
-                residual = residual.sum(axis=0, dtype=np.float64)
-            return term.pack(term.k_y.adjoint(residual[None]))
-
-        return layout.join({term.name: gradient(term) for term in layout.terms})
+        return self._score(layout).adjoint(ChainScores(r, q).arrays, n_jobs)
 
     def with_columns(self, term: Term, columns: Places) -> ChainPartition:
         return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
@@ -127,7 +116,7 @@ class ChainPartition(RowPartition):
         """
         terms = tuple(term for term in layout.terms if term.name in self.features)
         features = [self.features[term.name] for term in terms]
-        if not 1 <= len(terms) <= MOST_INPUTS or any(term.cliques != TOKENS for term in terms):
+        if not 1 <= len(terms) <= MOST_INPUTS or not all(term.kind.is_token for term in terms):
             return None
         if any(own.is_sparse or own.index is not None or not own.F.flags.c_contiguous for own in features):
             return None
@@ -254,13 +243,13 @@ class ChainPartition(RowPartition):
         return self.weighted_sum(entropy(at.scores.s, at.scores.w, self.chains, n_threads=n_jobs))
 
     def residual(self, term: Term, at: PartitionState) -> Array:
-        residual = at.residuals.r if term.cliques == TOKENS else at.residuals.q
-        return term.k_y.adjoint(residual.astype(np.float64).reshape(len(residual), -1))
+        residual = term.kind.take(ChainScores(at.residuals.r, at.residuals.q).arrays, self.chains)
+        return term.k_y.adjoint(residual.astype(np.float64))
 
     def spread(self, term: Term, at: PartitionState) -> Array:
         p = at.residuals.nodes
         # Rounding lets p exceed 1, and a large weight makes a negative variance greater than lam.
-        return self.apply_weights(np.maximum(p * (1 - p), 0))[scored_tokens(term, self.chains)]
+        return self.apply_weights(np.maximum(p * (1 - p), 0))[term.kind.rows(self.chains)]
 
     def mass(self, term: Term) -> float:
         return self.weighted_sum(self.chains.lengths)

@@ -2,8 +2,8 @@
 
 A block consists of whole sequences whose features fit into the cache. For each block, scores are computed, inference is
 run, and the gradient with respect to the scores is multiplied by the same features before the next block starts.
-The result is the same as if `ChainPartition.scores`, inference and `ChainPartition.pull_back` were called one after
-another for all sequences.
+This is an optimisation of `score.Score`: the result is the same as if its map, inference and its transpose were called
+one after another for all sequences.
 
 This covers the common case: all terms that have inputs score tokens and have a dense row of features per token,
 transitions do not depend on inputs, and all labels are observed. Inference does not use logarithms here. If this would
@@ -13,7 +13,7 @@ overflow or underflow for a sequence, `evaluate` returns None, and the caller ha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -22,35 +22,18 @@ from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference.loops import fused as loops
 from kernelcrf.inference.scaled import MESSAGE_RANGE, NODE_RANGE, Edges
 from kernelcrf.inference.tangents import Linearisation
-from kernelcrf.layout import Layout
 from kernelcrf.partitions.independent import Softmax
 from kernelcrf.partitions.partition import PartitionState, Sums
-from kernelcrf.terms import ENDS, STARTS, STEPS, TOKENS, Term
+from kernelcrf.score.cliques import STEPS, TOKENS
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.score import add_terms
+from kernelcrf.score.tables import ChainScores
+from kernelcrf.score.terms import Term
 
 # What a pass stores besides its sums: only what is needed, because writing to memory takes time.
 Keep = Literal["nothing", "residuals", "messages"]
 # The largest number of inputs of the compiled loops.
 MOST_INPUTS = 8
-# The kinds of cliques of the rows of `biases`.
-BIASES = (TOKENS, STARTS, ENDS)
-
-
-@dataclass(frozen=True, eq=False)
-class ChainScores:
-    """The scores of sequences with N tokens in total and L labels.
-
-    s : (N, L), the token scores, one row per token.
-    w : the transition scores, of shape (L, L) if they are the same for all tokens, (N, L, L) if they depend on inputs,
-        and (0, 0) if tokens are independent.
-    """
-
-    s: Array
-    w: Array
-
-    def move(self, direction: ChainScores, step: float) -> ChainScores:
-        """Return these scores plus `step` times the scores `direction`."""
-        dtype = self.s.dtype.type
-        return ChainScores(self.s + dtype(step) * direction.s, self.w + dtype(step) * direction.w)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +67,20 @@ class ChainResiduals:
     q: Array
     nodes: Array
     curvature: Linearisation | FusedMessages | Softmax | None
+
+
+class Slots(NamedTuple):
+    """Three rows in the place of sequences: for all tokens, for first tokens, and for last tokens.
+
+    The compiled loops add the scores of these rows to tokens, so that terms without inputs need three rows only.
+    """
+
+    all_nodes: slice = slice(0, 1)
+    first_nodes: slice = slice(1, 2)
+    last_nodes: slice = slice(2, 3)
+
+
+SLOTS = Slots()
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,17 +179,18 @@ class FusedChains:
         The biases have three rows: for all tokens, and in addition for the first and for the last token of a sequence.
         They have no rows if no term is a bias.
         """
-        n_labels, dtype, rows = self.terms[0].k_y.L, self.dtype, list[Array]()
-        is_constant = [term.cliques in BIASES and term not in self.terms for term in self.layout.terms]
-        biases, w = np.zeros((3 * any(is_constant), n_labels)), np.zeros((n_labels, n_labels))
-        for term, part in zip(self.layout.terms, self.layout.split(theta).values(), strict=True):
-            if term in self.terms:
-                rows.append(term.k_y.expand(part))
-            elif term.cliques == STEPS:
-                w = w + term.k_y.expand(term.unpack(part)[0]).reshape(w.shape)
-            else:
-                biases[BIASES.index(term.cliques)] += term.k_y.expand(term.unpack(part)[0])
+        n_labels, dtype, weights = self.terms[0].k_y.L, self.dtype, self.layout.split(theta)
+        rows = [term.k_y.expand(weights[term.name]) for term in self.terms]
+        has_biases = not all(term.kind.is_step for term in self._constants)
+        biases, w = np.zeros((3 * has_biases, n_labels)), np.zeros((n_labels, n_labels))
+        constants = [(term, term.expand(weights[term.name])) for term in self._constants]
+        add_terms({TOKENS: biases, STEPS: w.reshape(1, -1)}, constants, SLOTS)
         return np.ascontiguousarray(np.concatenate(rows), dtype), biases.astype(dtype), w.astype(dtype)
+
+    @property
+    def _constants(self) -> list[Term]:
+        """Return the terms that have no inputs."""
+        return [term for term in self.layout.terms if term not in self.terms]
 
     def _join(self, gradient: Floats, nodes: Floats, steps: Floats) -> Floats:
         """Join gradients to one gradient with respect to the parameters theta.
@@ -200,15 +198,10 @@ class FusedChains:
         gradient : the gradients with respect to the weights of features, transposed, one term after the other.
         nodes, steps : the gradients with respect to the biases of labels and the transition scores.
         """
-        n_labels, top, parts = self.terms[0].k_y.L, 0, list[Array]()
-        for F in self.Fs:
+        n_labels, top, parts = self.terms[0].k_y.L, 0, dict[str, Array]()
+        for term, F in zip(self.terms, self.Fs, strict=True):
             low, top = top, top + n_labels * F.shape[1]
-            parts.append(gradient[low:top].reshape(n_labels, -1).T)
-
-        def part_of(term: Term) -> Array:
-            if term in self.terms:
-                return term.k_y.adjoint(parts[self.terms.index(term)])
-            residual = steps if term.cliques == STEPS else nodes[BIASES.index(term.cliques)]
-            return term.pack(term.k_y.adjoint(residual.reshape(1, -1)))
-
-        return self.layout.join({term.name: part_of(term) for term in self.layout.terms})
+            parts[term.name] = term.k_y.adjoint(gradient[low:top].reshape(n_labels, -1).T)
+        sums = {TOKENS: nodes, STEPS: steps.reshape(1, -1)}
+        parts |= {term.name: term.adjoint(term.kind.take(sums, SLOTS)) for term in self._constants}
+        return self.layout.join(parts)

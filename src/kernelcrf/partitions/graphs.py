@@ -7,12 +7,12 @@ nodes. Clique k of row i has the table
     t_ik = sum over the terms of this kind of clique of A (W' F_ik),
 
 where each term has weights W, a factor A of its label kernel, and features F_ik, which are 1 if the term has no inputs.
-The parameters theta are the weights of all terms. Terms with the same features are computed by one matrix product.
+The parameters theta are the weights of all terms; `score.Score` is the map from theta to tables, and its transpose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -21,10 +21,12 @@ import numpy as np
 from kernelcrf.arrays import Array, Floats, Labels, Places
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.loss import MISSING, Inference, Loss, loss_of_statistics
-from kernelcrf.layout import Layout
-from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.partition import LinearBound, PartitionState, RowPartition, Sums
-from kernelcrf.terms import Term
+from kernelcrf.score.cliques import NO_CHAINS
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.score import Score
+from kernelcrf.score.terms import Term
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,35 +83,23 @@ class GraphPartition(RowPartition):
         """Return the part of `tables` for a term's cliques, one row per clique and one column per joint labelling."""
         return tables[:, self._place(term)].reshape(-1, term.k_y.L)
 
-    def _group_terms(self, layout: Layout) -> list[list[Term]]:
-        """Return the terms that have inputs in groups; all terms of a group have the same features."""
-        groups: dict[int, list[Term]] = {}
-        for term in layout.terms:
-            if term.name in self.features:
-                groups.setdefault(id(self.features[term.name]), []).append(term)
-        return list(groups.values())
+    def _arrays(self, layout: Layout, tables: Array) -> dict[str, Array]:
+        """Return views of `tables` by kind of cliques, with the axes [row of labels, clique, joint labelling]."""
+        sizes = {term.cliques: term.k_y.L for term in layout.terms}
+        places = {name: self.graph.slices[name] for name in sizes}
+        shapes = {name: ((own.stop - own.start) // sizes[name], sizes[name]) for name, own in places.items()}
+        return {name: tables[:, own].reshape(len(tables), *shapes[name]) for name, own in places.items()}
+
+    def _score(self, layout: Layout) -> Score:
+        return Score(layout, self.features, NO_CHAINS)
 
     def tables(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> Floats:
         """Return the scores of all joint labellings of all cliques, for the parameters theta.
 
         The result has one row per row of labels. The scores of one clique are next to each other.
         """
-        weights = layout.split(theta)
-        constant = np.zeros(self.graph.n_entries)
-        for term in layout.terms:
-            if term.name not in self.features:
-                table = term.k_y.expand(weights[term.name]).reshape(1, -1)
-                own = constant[self._place(term)].reshape(-1, table.shape[1])
-                own += table
-        tables = np.repeat(constant[None], len(self.labels), axis=0)
-        for group in self._group_terms(layout):
-            Z = self.features[group[0].name].times(
-                np.concatenate([weights[term.name] for term in group], axis=1), n_jobs
-            )
-            for term, columns in zip(group, _columns(group), strict=True):
-                place = self._place(term)
-                scores = term.k_y.expand(Z[:, columns])
-                tables[:, place] += scores.reshape(len(tables), place.stop - place.start)
+        tables = np.zeros((len(self.labels), self.graph.n_entries))
+        self._score(layout).add(self._arrays(layout, tables), theta, n_jobs)
         return tables
 
     def pull_back(self, layout: Layout, residual: Floats, n_jobs: int = 1) -> Floats:
@@ -117,18 +107,7 @@ class GraphPartition(RowPartition):
 
         residual : the gradient with respect to the scores of cliques, in the shape that `tables` returns.
         """
-        gradients: dict[str, Array] = {}
-        for group in self._group_terms(layout):
-            R = np.concatenate([term.k_y.adjoint(self._rows(term, residual)) for term in group], axis=1)
-            G = self.features[group[0].name].transposed_times(np.ascontiguousarray(R), n_jobs)
-            for term, columns in zip(group, _columns(group), strict=True):
-                gradients[term.name] = G[:, columns]
-        totals = residual.sum(axis=0, keepdims=True)
-        for term in layout.terms:
-            if term.name not in self.features:
-                total = self._rows(term, totals).sum(axis=0, keepdims=True)
-                gradients[term.name] = term.k_y.adjoint(total)
-        return layout.join(gradients)
+        return self._score(layout).adjoint(self._arrays(layout, residual), n_jobs)
 
     @cached_property
     def _entry_weights(self) -> Floats | None:
@@ -226,9 +205,3 @@ class GraphPartition(RowPartition):
         if self.graph.n_samples == 1:
             return np.repeat(self._entry_weights[:, 0], n_cliques)
         return self._entry_weights[:, place][:, ::size].ravel()
-
-
-def _columns(group: Sequence[Term]) -> list[slice]:
-    """Return, for each term of a group, its columns in the concatenated weights of all terms of the group."""
-    ends = np.cumsum([term.k_y.rank for term in group]).tolist()
-    return [slice(end - term.k_y.rank, end) for end, term in zip(ends, group, strict=True)]

@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from kernelcrf.arrays import Array, DType, Floats, Places
-from kernelcrf.layout import Layout
-from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.terms import Term
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import Term
 
 Total = TypeVar("Total")
 

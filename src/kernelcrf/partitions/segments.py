@@ -5,13 +5,13 @@ and features F, which are 1 if the term has no inputs. Its scores are A (W' F): 
 first and the last token of a segment, of steps between segments, of durations, of tokens beyond the longest duration,
 or of candidate segments. `inference.segments` explains the scores and their sums over segmentations.
 
-`scores` computes this linear map from weights to scores. `pull_back` computes its transpose, which maps the gradient
-with respect to the scores to the gradient with respect to the weights.
+`score.Score` is this linear map and its transpose, which maps the gradient with respect to the scores to the gradient
+with respect to the weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -21,11 +21,15 @@ from kernelcrf.arrays import Array, Flags, Floats, Ints, Places
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.inference.segments import Observed, SegmentMessages, SegmentMoments, SegmentScores, candidate_rows
-from kernelcrf.layout import Layout
-from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.partition import PartitionState, RowPartition, Sums
-from kernelcrf.terms import DURATIONS, FIRSTS, LASTS, SEGMENTS, STEPS, TAILS, Term, scored_tokens
+from kernelcrf.score.cliques import FIRSTS, LASTS, SEGMENTS, TOKENS
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.score import Score
+from kernelcrf.score.tables import arrays_of_moments, arrays_of_scores
+from kernelcrf.score.terms import Term
 
+# The moments that are sums over sequences.
 SUMS = "steps", "lengths", "more"
 
 
@@ -44,21 +48,14 @@ class SegmentRules:
     repeats: Flags
     legal: Legal | None = None
 
-    def join(self, of_terms: Sequence[tuple[Term, Array]], chains: Chains) -> SegmentScores:
-        """Return the scores of all terms, given the scores of each term; nothing is forbidden yet."""
+    def zeros(self, terms: Iterable[Term], chains: Chains) -> SegmentScores:
+        """Return scores that are 0, with the arrays to which the terms add; nothing is forbidden yet."""
         N, L, D = chains.n_nodes, len(self.repeats), self.longest
-        kinds = {term.cliques for term, _ in of_terms}
-        s, w, d, tail = np.zeros((N, L)), np.zeros((L, L)), np.zeros((D, L)), np.zeros(L)
+        kinds = {term.cliques for term in terms}
         first, last = (np.zeros((N, L)) if kind in kinds else None for kind in (FIRSTS, LASTS))
         g = np.zeros((candidate_rows(chains, D)[-1], L)) if SEGMENTS in kinds else None
-        targets = {STEPS: w, DURATIONS: d, TAILS: tail, FIRSTS: first, LASTS: last, SEGMENTS: g}
-        for term, Z in of_terms:
-            target = targets.get(term.cliques)
-            if target is None:
-                s[scored_tokens(term, chains)] += Z
-            else:
-                target += Z.reshape(target.shape)
-        return SegmentScores(s, w, d, first, last, tail if self.tail else None, g, chains=chains)
+        tail = np.zeros(L) if self.tail else None
+        return SegmentScores(np.zeros((N, L)), np.zeros((L, L)), np.zeros((D, L)), first, last, tail, g, chains=chains)
 
     def impose(
         self, scores: SegmentScores, opens: Flags | None = None, continues: Flags | None = None
@@ -134,12 +131,9 @@ class SegmentPartition(RowPartition):
 
     def scores(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> SegmentScores:
         """Return the scores for the parameters theta; nothing is forbidden yet."""
-        of_terms = []
-        for term, W in zip(layout.terms, layout.split(theta).values(), strict=True):
-            features = self.features.get(term.name)
-            Z = term.unpack(W)[0] if features is None else features.times(W, n_jobs)
-            of_terms.append((term, term.k_y.expand(Z)))
-        return self.rules.join(of_terms, self.chains)
+        scores = self.rules.zeros(layout.terms, self.chains)
+        Score(layout, self.features, self.chains).add(arrays_of_scores(scores), theta, n_jobs)
+        return scores
 
     def pull_back(self, layout: Layout, found: SegmentMoments, n_jobs: int = 1) -> Floats:
         """Return the gradient with respect to theta, given the gradient with respect to the scores.
@@ -147,30 +141,26 @@ class SegmentPartition(RowPartition):
         Rows of tokens and candidate segments of `found` are multiplied by the weight of their sequence here; sums over
         sequences have these weights already.
         """
+        return Score(layout, self.features, self.chains).adjoint(self._weighted(found), n_jobs)
 
-        def gradient(term: Term) -> Array:
-            rows = self._rows(term, found)
-            if term.name in self.features:
-                R = np.ascontiguousarray(term.k_y.adjoint(rows))
-                return self.features[term.name].transposed_times(R, n_jobs)
-            return term.pack(term.k_y.adjoint(rows.sum(axis=0, keepdims=True)))
+    def _weighted(self, moments: SegmentMoments) -> dict[str, Array]:
+        """Return moments as arrays, in which each row has the weight of its sequence.
 
-        return layout.join({term.name: gradient(term) for term in layout.terms})
+        The moments of steps, durations and tails are sums over sequences, and have the weights already.
+        """
+        arrays = arrays_of_moments(moments)
+        if self._token_weights is not None:
+            arrays |= {name: arrays[name] * self._token_weights[:, None] for name in (TOKENS, FIRSTS, LASTS)}
+            if self._segment_weights is not None and len(moments.segments):
+                arrays[SEGMENTS] = arrays[SEGMENTS] * self._segment_weights[:, None]
+        return arrays
 
-    def _rows(self, term: Term, found: SegmentMoments) -> Array:
+    def _rows(self, term: Term, moments: SegmentMoments) -> Array:
         """Return the part of the moments that belongs to a term, with weights, one row per clique.
 
         Terms whose moments are sums over sequences have a single row.
         """
-        sums = {STEPS: found.steps, DURATIONS: found.lengths, TAILS: found.more}
-        if term.cliques in sums:
-            return sums[term.cliques].reshape(1, -1)
-        if term.cliques == SEGMENTS:
-            return self._apply_weights(found.segments, self._segment_weights)
-        rows = {FIRSTS: found.starts, LASTS: found.ends}.get(term.cliques)
-        if rows is not None:
-            return self._apply_weights(rows, self._token_weights)
-        return self._apply_weights(found.nodes, self._token_weights)[scored_tokens(term, self.chains)]
+        return term.kind.take(self._weighted(moments), self.chains)
 
     @cached_property
     def _token_weights(self) -> Floats | None:
@@ -257,7 +247,7 @@ class SegmentPartition(RowPartition):
 
     def spread(self, term: Term, at: PartitionState) -> Array:
         p = at.residuals.marginals
-        if term.cliques in (STEPS, DURATIONS, TAILS):
+        if term.kind.is_summed:
             return self._rows(term, p if self._observed_spread is None else _largest_of(p, self._observed_spread))
         return self._rows(term, replace(p, **{name: _variance(x) for name, x in vars(p).items()}))
 
@@ -296,8 +286,9 @@ class SegmentPartition(RowPartition):
         return np.asarray(sizes if self._token_weights is None else sizes * self._token_weights)
 
     def clique_weights(self, term: Term) -> Floats:
-        rows = self.candidates[-1] if term.cliques == SEGMENTS else self.n_nodes
-        weights = self._segment_weights if term.cliques == SEGMENTS else self._token_weights
+        weights, rows = self._token_weights, self.n_nodes
+        if term.kind.input == SEGMENTS:
+            weights, rows = self._segment_weights, int(self.candidates[-1])
         return np.ones(rows) if weights is None else weights
 
 

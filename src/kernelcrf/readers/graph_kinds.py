@@ -12,7 +12,7 @@ from typing import Any, Self, TypeAlias
 
 from kernelcrf.arrays import Array, Config, Ints
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
+from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
 from kernelcrf.validation import shown, shown_list
 
 Type: TypeAlias = str | int

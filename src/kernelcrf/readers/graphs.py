@@ -22,7 +22,7 @@ from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.one_graph import OneGraph, OpenGraph, open_graph, read_graph
 from kernelcrf.readers.weights import read_weights
-from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
+from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
 
 
 class GraphColumns(NamedTuple):

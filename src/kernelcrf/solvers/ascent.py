@@ -12,12 +12,12 @@ from scipy.optimize import minimize_scalar
 
 from kernelcrf.arrays import Array, Floats, Inputs
 from kernelcrf.inference.scaled import padded_width
-from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import Term, soft
 from kernelcrf.solvers import ascent_loops as loops
 from kernelcrf.solvers.loop import Progress
-from kernelcrf.terms import STEPS, Term, scored_tokens, soft
 
 FIRST_ETA = 0.5
 # Sequences with this share of the gap are visited again, if they have at most MOST_TOKENS of all tokens, until these
@@ -255,7 +255,7 @@ def _kept(layout: Layout, width: int, steps: tuple[int, ...]) -> tuple[Array, Ar
 
 def _divide(layout: Layout) -> tuple[list[Term], list[Term]]:
     """Return the terms that score labels of tokens, and those that score transitions; the first one has inputs."""
-    steps = [term for term in layout.terms if term.cliques == STEPS]
+    steps = [term for term in layout.terms if term.kind.is_step]
     return [term for term in layout.terms if term not in steps], steps
 
 
@@ -287,7 +287,7 @@ def _features(objective: Objective) -> tuple[Array, tuple[Array, Array, Array]]:
             features = partition.features[term.name]
             return (features.F if features.index is None else features.F[features.index]) * _scale(term, states)
         ones = np.zeros((partition.n_nodes, 1))
-        ones[scored_tokens(term, partition.chains)] = _scale(term, states)
+        ones[term.kind.rows(partition.chains)] = _scale(term, states)
         return sp.csr_array(ones)
 
     first = partition.features[states[0].name]

@@ -50,7 +50,6 @@ from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.solvers.ascent import Ascent
 from kernelcrf.solvers.lbfgs import LBFGS
 from kernelcrf.solvers.loop import OPTIMAL, OUT_OF_ITERATIONS, Progress
-from kernelcrf.terms import STEPS, TOKENS
 from kernelcrf.validation import either, whole
 
 LEAST_GAIN = 1e-13
@@ -96,15 +95,15 @@ class Dual:
         if not isinstance(partition, ChainPartition):
             return False
         has_edges, first = partition.has_edges(objective.layout), terms[0]
-        if [term.cliques for term in terms if term.cliques == STEPS] != has_edges * [STEPS] or first.cliques != TOKENS:
+        if sum(term.kind.is_step for term in terms) != has_edges or not first.kind.is_token:
             return False
         if not has_edges and partition.chains.lengths.max(initial=0) > 1:
             return False
-        states = [term for term in terms if term.cliques != STEPS]
+        states = [term for term in terms if not term.kind.is_step]
         if any(term.l1 != first.l1 or (term.l1 and term.C != first.C) for term in states):
             return False
         with_inputs = [term for term in terms if term.name in partition.features]
-        sparse = all(term.cliques == TOKENS and partition.features[term.name].is_sparse for term in with_inputs)
+        sparse = all(term.kind.is_token and partition.features[term.name].is_sparse for term in with_inputs)
         return first in with_inputs and sparse and all(term.k_y.is_identity for term in terms)
 
     def check(self, objective: Objective) -> None:

@@ -30,8 +30,8 @@ from kernelcrf.arrays import Floats
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.partition import PartitionState, RowPartition
+from kernelcrf.score.terms import Term
 from kernelcrf.solvers.linear_systems import Product, lower_factor
-from kernelcrf.terms import STEPS, Term
 
 PER_LABEL_UP_TO = 64
 KRONECKER_UP_TO = 4000
@@ -115,7 +115,7 @@ class Preconditioning:
         spectra = {}
         known: dict[tuple[int, ...], tuple[Floats, Floats]] = {}
         for term in objective.layout.terms:
-            if term.cliques != STEPS and PER_LABEL_UP_TO < term.n <= KRONECKER_UP_TO and _is_dense(objective, term):
+            if not term.kind.is_step and PER_LABEL_UP_TO < term.n <= KRONECKER_UP_TO and _is_dense(objective, term):
                 same = tuple(id(partition.features[term.name]) for partition in objective.partitions)
                 if same not in known:
                     values, vectors = eigh(_sum_partitions(objective, None, _gram, term), overwrite_a=True)
@@ -137,7 +137,7 @@ class Preconditioning:
 
     def _diagonal(self, term: Term, at: Evaluation, share: float) -> Floats:
         objective, lam = self.objective, term.times_lam(np.ones(term.size))
-        if term.cliques == STEPS:
+        if term.kind.is_step:
             return np.asarray(_mass(objective, term) / max(term.size, 1) + lam)
         function = _spread_squares if term.name in objective.partitions[0].features else _spread
         spread = share * _sum_partitions(objective, at, function, term)
@@ -154,7 +154,7 @@ class Preconditioning:
             mean = _over_weights(term, total(_spread)) / max(_mass(objective, term), np.finfo(np.float64).tiny)
             lam = 1.0 / term.C if term.precision is None else float(term.precision.mean())
             return _kronecker(vectors, np.outer(values, mean) + lam)
-        if term.cliques != STEPS and term.n <= PER_LABEL_UP_TO and term.k_y.is_identity and _is_dense(objective, term):
+        if not term.kind.is_step and term.n <= PER_LABEL_UP_TO and term.k_y.is_identity and _is_dense(objective, term):
             ridges = term.times_lam(np.ones(term.size)).reshape(term.shape)
             blocks = (total(_spread_gram, label) + np.diag(ridges[:, label]) for label in range(term.k_y.L))
             return _per_label([lower_factor(block, objective.precision) for block in blocks])
@@ -177,7 +177,7 @@ def has_single_nodes(objective: Objective) -> bool:
 
     This term must have dense features and label_kernel="delta". The scores of first and last labels are such terms too.
     """
-    nodes = [term for term in objective.layout.terms if term.cliques != STEPS]
+    nodes = [term for term in objective.layout.terms if not term.kind.is_step]
     for partition in objective.partitions:
         if not isinstance(partition, ChainPartition) or partition.chains.lengths.max(initial=0) > 1:
             return False
@@ -193,7 +193,7 @@ def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats]
     """
     if not has_single_nodes(objective):
         return None
-    term = next(term for term in objective.layout.terms if term.cliques != STEPS)
+    term = next(term for term in objective.layout.terms if not term.kind.is_step)
     n_labels, n = term.k_y.L, term.n
     found = np.zeros((n_labels, n_labels, n, n))
     for row in range(n_labels):

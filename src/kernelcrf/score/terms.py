@@ -40,11 +40,23 @@ import numpy.typing as npt
 
 from kernelcrf.arrays import Array, Floats, Ints
 from kernelcrf.basis.pairs import Pairs
-from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
-from kernelcrf.priors import Prior
+from kernelcrf.score.cliques import (
+    DURATIONS,
+    ENDS,
+    FIRSTS,
+    LASTS,
+    SEGMENTS,
+    STARTS,
+    STEPS,
+    TAILS,
+    TOKENS,
+    Clique,
+    kind_of,
+)
+from kernelcrf.score.priors import Prior
 from kernelcrf.validation import either, real
 
 # For smaller C, 1 / C would be close to the largest float.
@@ -56,8 +68,6 @@ PRIOR_VARIANCE = either(real(least=LEAST_C), advice="the certificate needs a fin
 SMALL_SQUARE, LARGE_SQUARE = 1e-200, 1e200
 
 
-# The kinds of cliques of a chain: tokens (t,), steps (t - 1, t), the first token and the last token of each sequence.
-TOKENS, STEPS, STARTS, ENDS = "tokens", "steps", "starts", "ends"
 # The names of the terms of a chain, also in model files, and the kinds of their cliques.
 TOKEN_TERM, TRANSITION_TERM, STEP_TERM = "node", "edge", "steps"
 BIAS_TERM, START_TERM, END_TERM = "bias", "start", "end"
@@ -69,9 +79,6 @@ CHAIN_CLIQUES = {
     END_TERM: ENDS,
     STEP_TERM: STEPS,
 }
-# The kinds of cliques of a segmentation, besides those of a chain: the first and the last token of each segment, its
-# duration, its tokens beyond the longest duration, and the segment as a whole.
-FIRSTS, LASTS, DURATIONS, TAILS, SEGMENTS = "firsts", "lasts", "durations", "tails", "segments"
 FIRST_TERM, LAST_TERM, DURATION_TERM, TAIL_TERM, SEGMENT_TERM = "first", "last", "duration", "tail", "segment"
 SEGMENT_CLIQUES = {
     FIRST_TERM: FIRSTS,
@@ -82,15 +89,13 @@ SEGMENT_CLIQUES = {
 }
 # The name of the term of an input that has a name starts with this prefix, as the names of its parameters do.
 OF_INPUT = "inputs__"
-# The kinds of cliques of graphs; a term with inputs has the name of its kind.
-NODES, EDGES, EDGE_INPUTS, SKIPS, PATHS = "nodes", "edges", "edge inputs", "skips", "paths"
 
 
 @dataclass(frozen=True, eq=False)
 class Term:
     """A function that scores the labels of a clique, given its input; it is in the RKHS of the kernel k_x k_y.
 
-    cliques : the kind of cliques: TOKENS, STEPS, STARTS or ENDS for a chain, the name of a template for a graph.
+    cliques : the name of the kind of cliques, as in `score.cliques`; for a graph, the name of a template.
     k_y : the label kernel, which compares joint labelings of a clique.
     C, l1 : the prior variance of the weights, and the factor of their L1 penalty.
     kernel : the input kernel k_x, or None if the function does not depend on inputs.
@@ -130,6 +135,11 @@ class Term:
                 f"term {self.name!r} has l1={self.l1!r} and the prior of an earlier model: expected l1=0, because an "
                 "L1 penalty has its centre at 0"
             )
+
+    @cached_property
+    def kind(self) -> Clique:
+        """Return the kind of cliques that the term scores."""
+        return kind_of(self.cliques)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -219,6 +229,17 @@ class Term:
         """
         return self.k_y.project(W) if self.precision is None else W
 
+    def expand(self, W: Array) -> Array:
+        """Return the scores of the joint labellings of a clique, given the weights; one row per feature."""
+        return self.k_y.expand(self.unpack(W))
+
+    def adjoint(self, R: Array) -> Array:
+        """Return the gradient with respect to the weights of a term without inputs.
+
+        R : the gradient with respect to its scores, one row per clique.
+        """
+        return self.pack(self.k_y.adjoint(R.sum(axis=0, dtype=np.float64, keepdims=True)))
+
     def unpack(self, weights: Array) -> Array:
         """Return the weights as a matrix (n, rank of k_y), with 0 for pairs that have no weight.
 
@@ -229,13 +250,6 @@ class Term:
     def pack(self, full: Array) -> Array:
         """Return the entries of a matrix (n, rank of k_y) that belong to weights, in the shape of the weights."""
         return full if self.pairs is None else self.pairs.pack(full)
-
-
-def scored_tokens(term: Term, chains: Chains) -> Ints | slice:
-    """Return the tokens whose labels a term of a chain scores: all of them, or those at one end of each sequence."""
-    if term.cliques == TOKENS:
-        return slice(None)
-    return chains.first_nodes if term.cliques == STARTS else chains.last_nodes
 
 
 def cliques_of(name: str, n_nodes: int) -> str:

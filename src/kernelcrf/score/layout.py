@@ -16,7 +16,8 @@ from kernelcrf.basis.pairs import Pairs
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
-from kernelcrf.terms import OF_INPUT, SEGMENTS, STEPS, TOKENS, Term, cliques_of, times_square
+from kernelcrf.score.cliques import kind_of
+from kernelcrf.score.terms import OF_INPUT, Term, cliques_of, times_square
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +227,7 @@ class Layout:
         return [
             {
                 "name": term.name,
-                "nodes": 2 if term.cliques == STEPS else 1,
+                "nodes": 2 if term.kind.is_step else 1,
                 "label_kernel": _stored_label_kernel(term).to_config(),
                 "kernel": None if term.kernel is None else term.kernel.to_config(),
                 "n": term.n,
@@ -244,7 +245,8 @@ class Layout:
             of_durations = one["label_kernel"]["kind"] == "durations"
             k_y = (DurationKernel if of_durations else LabelKernel).from_config(one["label_kernel"])
             cliques = cliques_of(one["name"], one["nodes"])
-            if cliques == STEPS:
+            kind = kind_of(cliques)
+            if kind.is_step:
                 if not k_y.is_identity:
                     raise ValueError(
                         f"term {one['name']!r} scores steps and has label_kernel={one['label_kernel']['kind']!r}: "
@@ -252,8 +254,7 @@ class Layout:
                     )
                 k_y = LabelKernel("delta", k_y.L**2)
             kernel = None if one["kernel"] is None else InputKernel.from_config(one["kernel"])
-            own_input = SEGMENTS if cliques == SEGMENTS else TOKENS
-            read = one["name"].removeprefix(OF_INPUT) if one["name"].startswith(OF_INPUT) else own_input
+            read = one["name"].removeprefix(OF_INPUT) if one["name"].startswith(OF_INPUT) else kind.input
             read = None if kernel is None else read
             n, own = int(one["n"]), pairs[one["name"]]
             # Files of earlier versions have no L1 penalty.
@@ -274,4 +275,4 @@ def _stored_label_kernel(term: Term) -> LabelKernel | DurationKernel:
             f"term {term.name!r} has a label kernel of type {type(term.k_y).__name__}: "
             "expected LabelKernel, the only type that model files can store"
         )
-    return LabelKernel(term.k_y.kind, math.isqrt(term.k_y.L)) if term.cliques == STEPS else term.k_y
+    return LabelKernel(term.k_y.kind, math.isqrt(term.k_y.L)) if term.kind.is_step else term.k_y

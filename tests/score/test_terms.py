@@ -5,8 +5,9 @@ import pytest
 
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
-from kernelcrf.layout import Layout
-from kernelcrf.terms import TOKENS, Term, chain_terms
+from kernelcrf.score.cliques import TOKENS
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import Term, chain_terms
 from objectives import random_objective
 
 

@@ -1,0 +1,1 @@
+"""The score of a labelling: a sum of terms on cliques, its penalties, and the linear map from weights to scores."""

@@ -1,0 +1,137 @@
+"""Kinds of cliques: the labels that a clique has, and the scores to which a term on its cliques adds.
+
+The scores of the samples are a few arrays with names, each with one row per clique and one column per joint labelling.
+A kind of cliques says which array it writes to, and in which rows. Terms of different kinds may share an array: biases
+of all tokens, and scores of the first token of each sequence, are both added to the scores of tokens. The rest of the
+library asks a kind what it needs to know, so that a new kind is defined here and by the inference that reads its array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Flags, Ints
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.inference.segments import Observed
+
+# Kinds of cliques of sequences: tokens (t,), steps (t - 1, t), the first token and the last token of each sequence.
+TOKENS, STEPS, STARTS, ENDS = "tokens", "steps", "starts", "ends"
+# Further kinds of segmentations: the first and the last token of each segment, its duration, its tokens beyond the
+# longest duration, and the segment as a whole.
+FIRSTS, LASTS, DURATIONS, TAILS, SEGMENTS = "firsts", "lasts", "durations", "tails", "segments"
+# Kinds of graphs. Graphs with types, and cliques that users name, have further kinds.
+NODES, EDGES, EDGE_INPUTS, SKIPS, PATHS = "nodes", "edges", "edge inputs", "skips", "paths"
+
+
+class Nodes(Protocol):
+    """Protocol of objects that say in which rows the tokens of sequences are; `Chains` is one."""
+
+    @property
+    def all_nodes(self) -> slice:
+        """Return the rows of all tokens."""
+
+    @property
+    def first_nodes(self) -> Ints | slice:
+        """Return the rows of the first tokens."""
+
+    @property
+    def last_nodes(self) -> Ints | slice:
+        """Return the rows of the last tokens."""
+
+
+@dataclass(frozen=True)
+class Clique:
+    """A kind of cliques.
+
+    name : the name of the kind, also in model files.
+    array : the name of the array of scores to which terms on these cliques add. By default, it is the name of the kind.
+    nodes : the attribute of `Chains` that has the rows of these cliques in the array.
+    input : the name of the input that terms on these cliques read if inputs have no names.
+    is_step : whether a clique is a pair of neighbours in a sequence.
+    is_summed : whether inference only knows the sum of the probabilities of these cliques over all samples.
+    """
+
+    name: str
+    array: str = ""
+    nodes: str = "all_nodes"
+    input: str = TOKENS
+    is_step: bool = False
+    is_summed: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "array", self.array or self.name)
+
+    @property
+    def is_token(self) -> bool:
+        """Return whether every token of a sequence is such a clique."""
+        return self.array == TOKENS and self.nodes == "all_nodes"
+
+    def rows(self, chains: Nodes) -> Ints | slice:
+        """Return the rows of these cliques in the array of scores."""
+        rows: Ints | slice = getattr(chains, self.nodes)
+        return rows
+
+    def covers(self, chains: Chains) -> Flags:
+        """Return, for each token of sequences, whether a clique of this kind ends there."""
+        covered = np.zeros(chains.n_nodes, bool)
+        covered[self.rows(chains)] = True
+        if self.is_step:
+            covered[chains.first_nodes] = False
+        return covered
+
+    def segment_rows(self, segments: Observed, candidates: Ints) -> Ints:
+        """Return, for each observed segment, the row of the input that a term on these cliques reads.
+
+        candidates : the result of `inference.segments.candidate_rows`.
+        """
+        if self.input == SEGMENTS:
+            longest = np.diff(candidates)[segments.starts]
+            return np.asarray(candidates[segments.starts] + np.minimum(segments.durations, longest) - 1)
+        return segments.starts if self.name == FIRSTS else segments.ends - 1
+
+    def add(self, arrays: Mapping[str, Array], scores: Array, chains: Nodes) -> None:
+        """Add scores to the array of this kind: one row per clique, or a single row for all cliques.
+
+        The array may have further axes before its last one, in the order of the cliques.
+        """
+        target, rows = arrays[self.array], self.rows(chains)
+        target[rows] += scores.reshape(target.shape) if len(scores) > 1 and target.ndim > 2 else scores
+
+    def take(self, arrays: Mapping[str, Array], chains: Nodes) -> Array:
+        """Return the rows of these cliques in an array, one row per clique."""
+        rows = arrays[self.array][self.rows(chains)]
+        return rows if rows.ndim == 2 else rows.reshape(-1, rows.shape[-1])
+
+
+NO_CHAINS = Chains.from_lengths([])
+"""No sequences, for terms of rows and of graphs, all of whose cliques have a row in the array of scores."""
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Clique(TOKENS),
+        Clique(STEPS, is_step=True, is_summed=True),
+        Clique(STARTS, TOKENS, "first_nodes"),
+        Clique(ENDS, TOKENS, "last_nodes"),
+        Clique(FIRSTS),
+        Clique(LASTS),
+        Clique(DURATIONS, is_summed=True),
+        Clique(TAILS, is_summed=True),
+        Clique(SEGMENTS, input=SEGMENTS),
+    )
+}
+"""The kinds of cliques of sequences and segmentations, by name."""
+
+
+def kind_of(name: str) -> Clique:
+    """Return the kind of cliques of a name; a name that is not in `KINDS` is a kind of cliques of graphs."""
+    return KINDS.get(name) or Clique(name)
+
+
+def arrays_of(kinds: Iterable[Clique]) -> set[str]:
+    """Return the names of the arrays to which the given kinds add."""
+    return {kind.array for kind in kinds}

@@ -1,0 +1,89 @@
+"""The score as a linear map of the weights: theta -> scores, and its transpose.
+
+Term k has weights W_k, a factor A_k of its label kernel, and features F_k with one row per clique, which are 1 if the
+term has no inputs. The scores of the joint labellings of its cliques are the rows of
+
+    Z_k = F_k W_k A_k',
+
+and the scores of the samples are the sums of the Z_k of all terms, in the arrays that their kinds of cliques name. The
+transpose maps the gradient R of a function of the scores to its gradient with respect to the weights, F_k' R A_k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Floats
+from kernelcrf.score.cliques import Nodes
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import Term
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """The linear map from theta to the scores of some samples, whose features are known.
+
+    features : the features of each term that has inputs, by the name of the term.
+    chains : the sequences of the samples.
+    """
+
+    layout: Layout
+    features: Mapping[str, TokenFeatures]
+    chains: Nodes
+
+    def add(self, arrays: Mapping[str, Array], theta: Floats, n_jobs: int = 1) -> None:
+        """Add the scores for the parameters theta to the arrays of scores."""
+        add_terms(arrays, self.terms(theta, n_jobs), self.chains)
+
+    def terms(self, theta: Floats, n_jobs: int = 1) -> Iterator[tuple[Term, Array]]:
+        """Yield the scores of each term: one row per clique, or a single row if the term has no inputs."""
+        weights = self.layout.split(theta)
+        for group in self._groups():
+            features = self.features.get(group[0].name)
+            if features is None:
+                yield group[0], group[0].expand(weights[group[0].name])
+                continue
+            W = [weights[term.name] for term in group]
+            Z = features.times(W[0] if len(W) == 1 else np.concatenate(W, axis=1), n_jobs)
+            for term, columns in zip(group, _columns(group), strict=True):
+                yield term, term.k_y.expand(Z[:, columns])
+
+    def adjoint(self, arrays: Mapping[str, Array], n_jobs: int = 1) -> Floats:
+        """Return the gradient with respect to theta, given the gradient with respect to the scores."""
+        gradients: dict[str, Array] = {}
+        for group in self._groups():
+            features = self.features.get(group[0].name)
+            if features is None:
+                gradients[group[0].name] = group[0].adjoint(group[0].kind.take(arrays, self.chains))
+                continue
+            rows = [term.k_y.adjoint(term.kind.take(arrays, self.chains)) for term in group]
+            R = np.ascontiguousarray(rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1))
+            G = features.transposed_times(R, n_jobs)
+            for term, columns in zip(group, _columns(group), strict=True):
+                gradients[term.name] = G if len(group) == 1 else G[:, columns]
+        return self.layout.join(gradients)
+
+    def _groups(self) -> list[list[Term]]:
+        """Return the terms in groups; all terms of a group have the same features, so that one product serves them."""
+        groups: dict[int | str, list[Term]] = {}
+        for term in self.layout.terms:
+            features = self.features.get(term.name)
+            alone = features is None or term.pairs is not None
+            groups.setdefault(term.name if alone else id(features), []).append(term)
+        return list(groups.values())
+
+
+def add_terms(arrays: Mapping[str, Array], scores: Iterable[tuple[Term, Array]], chains: Nodes) -> None:
+    """Add the scores of terms to the arrays of scores; each term has one row per clique, or one row for all."""
+    for term, Z in scores:
+        term.kind.add(arrays, Z, chains)
+
+
+def _columns(group: Sequence[Term]) -> list[slice]:
+    """Return, for each term of a group, its columns in the concatenated weights of all terms of the group."""
+    ends = np.cumsum([term.k_y.rank for term in group]).tolist()
+    return [slice(end - term.k_y.rank, end) for end, term in zip(ends, group, strict=True)]
