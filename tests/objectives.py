@@ -13,10 +13,10 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.penalties import EarlierGaussian, Gaussian, Joint
 from kernelcrf.score.cliques import STEPS, TOKENS
 from kernelcrf.score.features import TokenFeatures
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.priors import Joint, Prior
 from kernelcrf.score.terms import BIAS_TERM, STEP_TERM, TOKEN_TERM, TRANSITION_TERM, Term
 
 ANY = InputKernel("rbf", gamma=1.0)
@@ -110,7 +110,9 @@ def with_prior(objective, seed, *, information=True, size=1.0):
             # The rows of the matrix are in another order than the weights.
             rows = n_known + rng.permutation(len(places))
             known, n_known = np.square(A).sum(axis=1)[rows], n_known + len(places)
-        terms.append(replace(term, prior=Prior(places, size * rng.normal(size=len(places)), known, joint, rows)))
+        terms.append(
+            replace(term, penalty=EarlierGaussian(places, size * rng.normal(size=len(places)), known, joint, rows))
+        )
     return replace(objective, layout=Layout(tuple(terms)))
 
 
@@ -119,12 +121,13 @@ def prior_arrays(layout):
     means, precisions = [], []
     for term in layout.terms:
         places = range(term.n * term.k_y.rank) if term.pairs is None else term.pairs.places.tolist()
-        at = {} if term.prior is None else {place: k for k, place in enumerate(term.prior.places.tolist())}
+        prior = term.penalty if isinstance(term.penalty, EarlierGaussian) else None
+        at = {} if prior is None else {place: k for k, place in enumerate(prior.places.tolist())}
         for place in places:
             known = place in at
-            means.append(term.prior.mean[at[place]] if known else 0.0)
-            has_own = known and term.prior.information is not None
-            precisions.append(1 / term.C + (term.prior.information[at[place]] if has_own else 0.0))
+            means.append(prior.means[at[place]] if known else 0.0)
+            has_own = known and prior.information is not None
+            precisions.append(1 / term.C + (prior.information[at[place]] if has_own else 0.0))
     return np.array(means), np.array(precisions)
 
 
@@ -133,11 +136,12 @@ def prior_matrix(layout):
     lam = np.diag(prior_arrays(layout)[1])
     known = []
     for term in layout.terms:
-        if term.prior is not None and term.prior.joint is not None:
+        prior = term.penalty
+        if isinstance(prior, EarlierGaussian) and prior.joint is not None:
             places = list(range(term.n * term.k_y.rank)) if term.pairs is None else term.pairs.places.tolist()
             start = layout.slices[term.name].start
-            pairs = zip(term.prior.places.tolist(), term.prior.rows.tolist(), strict=True)
-            J = term.prior.joint.root @ term.prior.joint.root.T
+            pairs = zip(prior.places.tolist(), prior.rows.tolist(), strict=True)
+            J = prior.joint.root @ prior.joint.root.T
             known += [(start + places.index(place), row, J) for place, row in pairs]
     for i, row, J in known:
         for j, column, _ in known:
@@ -149,7 +153,9 @@ def prior_matrix(layout):
 def dense_optimum(objective):
     """The minimum by full Newton steps with a dense Hessian of the loss, and mean and precision of every weight."""
     mean, lam = prior_arrays(objective.layout)[0], prior_matrix(objective.layout)
-    plain = replace(objective, layout=Layout(tuple(replace(term, prior=None) for term in objective.layout.terms)))
+    plain = replace(
+        objective, layout=Layout(tuple(replace(term, penalty=Gaussian()) for term in objective.layout.terms))
+    )
     theta, own = mean.copy(), plain.layout.times_lam(np.ones(len(mean)))
 
     def value(theta):
@@ -166,3 +172,9 @@ def dense_optimum(objective):
             size /= 2
         theta = theta - size * step
     return theta, enumerated_value(objective, theta)
+
+
+def with_penalty(objective, penalty):
+    """Return the objective with this penalty of all terms."""
+    terms = tuple(replace(term, penalty=penalty) for term in objective.layout.terms)
+    return replace(objective, layout=Layout(terms))

@@ -19,6 +19,7 @@ import numpy as np
 
 from kernelcrf import ChainCRF, datasets
 from kernelcrf.metrics import span_f1, spans
+from kernelcrf.penalties import ElasticNet
 from studies import common
 from studies.accuracy.baselines import CRFsuite
 from studies.accuracy.defaults import words
@@ -31,7 +32,7 @@ OPTIONS = {"sentences": 3000}
 def ours(X: list[Any], y: list[Any], l1: float) -> tuple[Any, dict[str, Any]]:
     """Return a fitted ChainCRF, with its seconds, its weights that are not zero, and the size of its file."""
     start = time.process_time()
-    crf = ChainCRF("linear", C=1.0, l1=l1, tol=1e-3).fit(X, y)
+    crf = ChainCRF("linear", C=1.0, penalty=ElasticNet(l1), tol=1e-3).fit(X, y)
     seconds = time.process_time() - start
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"

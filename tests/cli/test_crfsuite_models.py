@@ -37,7 +37,7 @@ def tagged(path, data):
 
 def test_fit_tag_evaluate_inspect_and_report(folder):
     model, data = folder / "m.crfsuite", folder / "test.items"
-    result = run("fit", folder / "train.items", model, "-C", "1", "--set", "l1=0.1")
+    result = run("fit", folder / "train.items", model, "-C", "1", "--set", 'penalty={"name": "elastic net", "l1": 0.1}')
     assert result.exit_code == 0, result.output
     lines = run("tag", model, data).stdout.splitlines()
     labels = [label for sentence in tagged(model, data) for label in sentence]

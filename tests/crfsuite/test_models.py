@@ -13,6 +13,7 @@ import kernelcrf
 from kernelcrf import ChainCRF, GraphCRF, TemperatureScaling
 from kernelcrf.crfsuite import CRFsuiteModel, StateWeights, TransitionWeights, read_model, write_model
 from kernelcrf.datasets import make_sequences
+from kernelcrf.penalties import ElasticNet
 from kernelcrf.plotting import GapDisplay
 from kernelcrf.preprocessing import PerToken
 from kernelcrf.report import make_report
@@ -128,7 +129,7 @@ def test_random_models(seed, tmp_path):
     "settings",
     [
         {},
-        {"l1": 0.3},
+        {"penalty": ElasticNet(0.3)},
         {"all_possible_states": True},
         {"all_possible_transitions": False},
         {"min_freq": 3},

@@ -20,6 +20,7 @@ from kernelcrf import (
 )
 from kernelcrf.basis.pivots import Greedy
 from kernelcrf.estimators.parameters import declared_parameters
+from kernelcrf.penalties import ElasticNet
 from kernelcrf.solvers import NewtonCG
 from kernelcrf.validation import ParameterError
 
@@ -48,7 +49,7 @@ OTHER = {
     "coef0": 0.5,
     "C": 0.1,
     "C_label": 0.1,
-    "l1": 0.5,
+    "penalty": ElasticNet(0.5),
     "optimize_kernel": True,
     "n_restarts_optimizer": 1,
     "n_components": 4,
@@ -121,10 +122,10 @@ def outcome(model, X, y):
 def test_a_changed_parameter_is_obeyed_or_refused_by_its_name(name, parameter):
     estimator, given, X, y = CASES[name]
     changed = {parameter: "rbf" if (name, parameter) == ("MarkovNetwork", "kernel") else OTHER[parameter]}
-    if parameter == "l1":
+    if parameter == "penalty":
         given = LINEAR
     changed |= {"segment_kernel": "linear"} if parameter == "pooling" else {}
-    found = outcome(copy(first_fit(name, parameter == "l1")).set_params(**changed), X, y)
+    found = outcome(copy(first_fit(name, parameter == "penalty")).set_params(**changed), X, y)
     if isinstance(found, str) and f"{parameter}=" in found:
         return
     expected = outcome(estimator(**given | changed), X, y)

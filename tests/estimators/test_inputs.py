@@ -11,6 +11,7 @@ from kernelcrf import ChainCRF, Input, load
 from kernelcrf.datasets import make_sequences
 from kernelcrf.inference.loops import fused
 from kernelcrf.partitions.fused import MOST_INPUTS
+from kernelcrf.penalties import ElasticNet
 
 DATA = make_sequences(40, random_state=0)
 SETTINGS = {"C": 3.0, "tol": 1e-10, "random_state": 0}
@@ -212,7 +213,7 @@ def test_sparse_inputs_have_weights_for_observed_pairs(tmp_path):
     few, all_pairs = (ChainCRF(inputs=inputs, all_possible_states=f, **SETTINGS).fit(X, DATA.y) for f in (False, True))
     assert few.certificate_.objective >= all_pairs.certificate_.objective
     assert few.model_.layout.size < all_pairs.model_.layout.size
-    sparse = ChainCRF(inputs=inputs, l1=1.0, **SETTINGS).fit(X, DATA.y)
+    sparse = ChainCRF(inputs=inputs, penalty=ElasticNet(1.0), **SETTINGS).fit(X, DATA.y)
     assert sparse.certificate_.status == "optimal"
     assert 0 < (sparse.coef_ != 0).sum() < (few.coef_ != 0).sum()
 
@@ -284,7 +285,7 @@ def test_wrong_data_are_refused_by_name(inputs, X, message):
             {"inputs": {"a": Input()}, "optimize_kernel": True},
             "optimize_kernel=True: the evidence chooses the kernel of",
         ),
-        ({"inputs": {"a": Input("rbf")}, "l1": 0.1}, "inputs__a__kernel"),
+        ({"inputs": {"a": Input("rbf")}, "penalty": ElasticNet(0.1)}, "inputs__a__kernel"),
     ],
 )
 def test_wrong_parameters_are_refused_by_name(parameters, message):

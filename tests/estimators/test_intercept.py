@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from clusters import two_workers
 from kernelcrf import ChainCRF, KernelClassifier, load
 from kernelcrf.datasets import make_sequences
+from kernelcrf.penalties import ElasticNet
 
 DATA = make_sequences(40, random_state=0)
 BOTH = {"fit_intercept": True, "boundaries": True}
@@ -41,7 +42,7 @@ def test_scores_without_inputs_equal_the_weights_of_constant_columns(solver, lab
 @pytest.mark.parametrize("l1", [0.0, 0.5])
 @pytest.mark.parametrize("solver", ["dual", "lbfgs"])
 def test_both_ends_have_weights_as_columns_that_mark_them(solver, l1):
-    options = {"C": 3.0, "tol": 1e-9, "solver": solver, "all_possible_states": True, "l1": l1}
+    options = {"C": 3.0, "tol": 1e-9, "solver": solver, "all_possible_states": True, "penalty": ElasticNet(l1)}
     ours = ChainCRF("linear", **BOTH, **options).fit([sp.csr_array(x) for x in DATA.X], DATA.y)
     theirs = ChainCRF("linear", **options).fit([sp.csr_array(x) for x in WIDER], DATA.y)
     assert ours.certificate_.status == "optimal"

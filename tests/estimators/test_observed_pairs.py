@@ -12,6 +12,7 @@ from clusters import two_workers
 from kernelcrf import ChainCRF
 from kernelcrf.distributed import DaskEngine
 from kernelcrf.fitting import held_out
+from kernelcrf.penalties import ElasticNet
 from kernelcrf.persistence import ModelFileError
 from model_files import rewritten
 
@@ -101,10 +102,10 @@ def test_a_warm_start_has_the_pairs_of_its_own_data(l1, tmp_path):
     vectoriser = DictVectorizer().fit([token for x in X for token in x])
     rows = [vectoriser.transform(x) for x in X]
     cold = ChainCRF("linear", C=2.0, tol=1e-8).fit(rows, Y)
-    crf = ChainCRF("linear", C=1.0, l1=l1, warm_start=True).fit(rows[:20], Y[:20])
+    crf = ChainCRF("linear", C=1.0, penalty=ElasticNet(l1), warm_start=True).fit(rows[:20], Y[:20])
     crf.save(tmp_path / "model.kcrf")
     for warm in (crf, kernelcrf.load(tmp_path / "model.kcrf")):
-        warm.set_params(C=2.0, l1=0.0, tol=1e-8).fit(rows, Y)
+        warm.set_params(C=2.0, penalty=ElasticNet(0.0), tol=1e-8).fit(rows, Y)
         assert warm.model_.layout.size == cold.model_.layout.size
         assert warm.certificate_.objective == pytest.approx(cold.certificate_.objective, rel=1e-7)
 
@@ -120,7 +121,7 @@ def test_a_model_file_has_one_weight_per_pair(tmp_path):
 
 
 def test_zero_weights_are_not_stored(tmp_path):
-    crf = fit(C=10.0, l1=1.0)
+    crf = fit(C=10.0, penalty=ElasticNet(1.0))
     crf.save(tmp_path / "model")
     loaded = kernelcrf.load(tmp_path / "model")
     zeros = (crf.coef_[crf.model_.layout.terms[0].pairs.flags] == 0).sum()
@@ -182,13 +183,13 @@ def test_a_cluster_finds_the_pairs_of_all_parts():
     assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-7)
 
 
-@pytest.mark.parametrize("changed", [{"l1": 0.5}, {"min_freq": 2.0}, {"all_possible_states": True}])
+@pytest.mark.parametrize("changed", [{"penalty": ElasticNet(0.5)}, {"min_freq": 2.0}, {"all_possible_states": True}])
 def test_a_checkpoint_of_other_penalties_or_pairs_is_refused(changed, tmp_path):
     X = [[{"word": "a"}, {"word": "b"}], [{"word": "b"}, {"word": "a"}], [{"word": "c"}]]
     y = [["x", "y"], ["y", "x"], ["x"]]
     path = tmp_path / "run.ckpt"
     ChainCRF("linear", C=1.0, checkpoint=path).fit(X, y)
-    with pytest.raises(ValueError, match=r"was written by a fit that differs in (l1|numbers of observed pairs)"):
+    with pytest.raises(ValueError, match=r"was written by a fit that differs in (penalty|numbers of observed pairs)"):
         ChainCRF("linear", C=1.0, checkpoint=path, **changed).fit(X, y)
 
 

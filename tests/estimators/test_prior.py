@@ -16,6 +16,7 @@ from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.earlier import information
 from kernelcrf.fitting.fit import Settings, Start, choose_features, objective_of
 from kernelcrf.fitting.sequences import LabelledSequences
+from kernelcrf.penalties import ElasticNet
 from objectives import dense_optimum, prior_matrix
 
 WORDS = np.array(["a", "b", "c", "d", "e", "f", "g", "h"])
@@ -121,7 +122,7 @@ def test_precisions_add_up_over_updates():
     assert (known[1] >= known[0]).all()
     assert (known[2] >= known[1]).all()
     terms = second.model_.layout.terms
-    np.testing.assert_allclose(np.concatenate([term.prior.information for term in terms]), known[0])
+    np.testing.assert_allclose(np.concatenate([term.penalty.information for term in terms]), known[0])
 
 
 @pytest.mark.parametrize(("posterior", "lam"), [("diagonal", 1 / 4 + 0.5), (True, 1 / 4 + 1.0), (False, 1 / 4)])
@@ -310,7 +311,7 @@ def test_clones_and_searches_keep_the_fitted_prior():
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"l1": 0.1}, "l1=0.1"),
+        ({"penalty": ElasticNet(0.1)}, "penalty=ElasticNet"),
         ({"warm_start": True}, "warm_start=True"),
         ({"C": "evidence"}, "C='evidence'"),
         ({"optimize_kernel": True}, "optimize_kernel=True"),

@@ -10,6 +10,7 @@ from kernelcrf import ChainCRF, Input, load
 from kernelcrf.datasets import make_sequences
 from kernelcrf.fitting.leave_one_out import invert_hessian, leave_one_out, newton_steps
 from kernelcrf.fitting.left_out import left_out
+from kernelcrf.penalties import ElasticNet
 from kernelcrf.solvers import Newton, minimise
 from kernelcrf.solvers.preconditioners import Preconditioning
 from objectives import random_objective
@@ -174,7 +175,7 @@ def test_other_data_and_models_without_a_certificate_are_refused(data, tmp_path)
     half = ChainCRF("linear", C=1.0).fit(data.X, missing)
     with pytest.raises(ValueError, match="y has missing labels"):
         half.loo_log_prob(data.X, missing)
-    sparse = ChainCRF("linear", C=1.0, l1=0.1).fit(data.X, data.y)
+    sparse = ChainCRF("linear", C=1.0, penalty=ElasticNet(0.1)).fit(data.X, data.y)
     with pytest.raises(ValueError, match="L1 penalty"):
         sparse.loo_log_prob(data.X, data.y)
     crf.save(tmp_path / "small.kcrf", dtype="float32")

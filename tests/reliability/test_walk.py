@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from kernelcrf import ChainCRF, GraphCRF, Input, KernelClassifier, MarkovNetwork, MultiLabelCRF, SegmentCRF, load
+from kernelcrf.penalties import ElasticNet
 
 STEPS, LONG = 2000, 20000
 GRID = np.array([(a, b) for a in range(3) for b in range(3)], float)
@@ -59,7 +60,11 @@ NAMES = np.array(["a", "b"])
 MACHINES = {
     "ChainCRF": (
         ChainCRF,
-        COMMON | OF_KERNEL | OF_CHAIN | OF_SEQUENCE | {"edge_kernel": (None, None, "linear"), "l1": (0.0, 0.0, 0.5)},
+        COMMON
+        | OF_KERNEL
+        | OF_CHAIN
+        | OF_SEQUENCE
+        | {"edge_kernel": (None, None, "linear"), "penalty": (None, None, ElasticNet(0.5))},
         [(sequences(X), sequences(NAMES[y])) for X, y in DRAWN],
     ),
     "dicts": (
@@ -192,7 +197,7 @@ class Walk:
 
     def start_anew(self):
         """Set the parameters that most often stand in the way of a fit to their defaults."""
-        off = {"warm_start": False, "prior": None, "l1": 0.0}
+        off = {"warm_start": False, "prior": None, "penalty": None}
         self.model.set_params(**{key: off[key] for key in off if hasattr(self.model, key)})
 
     def fresh(self, which, classes):

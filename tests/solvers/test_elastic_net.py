@@ -10,8 +10,8 @@ import kernelcrf
 from kernelcrf import ChainCRF
 from kernelcrf.certificate import entropy_side, gradient_side
 from kernelcrf.objective import Objective
+from kernelcrf.penalties import ElasticNet, soft
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.terms import soft
 from kernelcrf.solvers import LBFGS, Dual, NewtonCG, minimise
 from kernelcrf.validation import ParameterError
 from objectives import enumerated_value, random_objective
@@ -23,7 +23,7 @@ Y = [[("a", "b", "c")[(int(token["word"][1:]) + (RNG.random() < 0.3)) % 3] for t
 
 
 def with_l1(objective, *factors):
-    terms = [replace(term, l1=l1) for term, l1 in zip(objective.layout.terms, factors, strict=True)]
+    terms = [replace(term, penalty=ElasticNet(l1)) for term, l1 in zip(objective.layout.terms, factors, strict=True)]
     return Objective(Layout(tuple(terms)), objective.partitions, objective.engine)
 
 
@@ -37,7 +37,12 @@ def enumerated_gap(objective, theta):
     for term in objective.layout.terms:
         own = objective.layout.slices[term.name]
         w, d, lam = theta[own], g[own], 1 / term.C
-        total += w @ d + lam / 2 * w @ w + term.l1 * np.abs(w).sum() + np.square(soft(d, term.l1)).sum() / (2 * lam)
+        total += (
+            w @ d
+            + lam / 2 * w @ w
+            + term.penalty.l1 * np.abs(w).sum()
+            + np.square(soft(d, term.penalty.l1)).sum() / (2 * lam)
+        )
     return total
 
 
@@ -49,7 +54,7 @@ def test_the_gap_is_that_of_enumeration(seed, kind):
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=objective.layout.size) * (rng.random(objective.layout.size) < 0.6)
     at = objective.evaluate(theta)
-    absolute = np.dot(objective.layout.l1, np.abs(theta))
+    absolute = np.dot(objective.layout.absolute, np.abs(theta))
     assert at.value == pytest.approx(enumerated_value(objective, theta) + absolute, rel=1e-12)
     assert objective.gap(at) == pytest.approx(enumerated_gap(objective, theta), rel=1e-7)
     assert gradient_side(objective, at) == pytest.approx(entropy_side(objective, at), rel=1e-9, abs=1e-9)
@@ -91,7 +96,7 @@ def test_weights_are_those_of_crfsuite(c1, c2, solver):
     theirs = sklearn_crfsuite.CRF(
         c1=c1, c2=c2, max_iterations=5000, epsilon=1e-9, delta=1e-12, all_possible_transitions=True
     ).fit(X, Y)
-    ours = ChainCRF("linear", C=1 / (2 * c2), l1=c1, solver=solver, tol=1e-9).fit(X, Y)
+    ours = ChainCRF("linear", C=1 / (2 * c2), penalty=ElasticNet(c1), solver=solver, tol=1e-9).fit(X, Y)
     assert ours.certificate_.objective == pytest.approx(theirs.training_log_.last_iteration["loss"], rel=1e-5)
     names = ours.get_feature_names_out().tolist()
     for (name, label), weight in theirs.state_features_.items():
@@ -102,7 +107,7 @@ def test_weights_are_those_of_crfsuite(c1, c2, solver):
 
 def test_missing_labels_end_at_a_stationary_point():
     y = [[None if t % 4 == 3 else label for t, label in enumerate(labels)] for labels in Y]
-    crf = ChainCRF("linear", C=10.0, l1=0.5, random_state=0).fit(X, y)
+    crf = ChainCRF("linear", C=10.0, penalty=ElasticNet(0.5), random_state=0).fit(X, y)
     assert crf.certificate_.status == "stationary"
     assert (crf.coef_ == 0).mean() > 0.3
 
@@ -110,22 +115,22 @@ def test_missing_labels_end_at_a_stationary_point():
 def test_dense_inputs_have_exact_zeros():
     rng = np.random.default_rng(0)
     dense = [np.column_stack([np.eye(3)[["abc".index(label) for label in y]], rng.normal(size=(len(y), 5))]) for y in Y]
-    crf = ChainCRF("linear", C=100.0, l1=5.0).fit(dense, Y)
+    crf = ChainCRF("linear", C=100.0, penalty=ElasticNet(5.0)).fit(dense, Y)
     assert crf.certificate_.status == "optimal"
     assert (crf.coef_[3:] == 0).mean() > 0.7
 
 
 def test_a_model_file_keeps_the_penalty(tmp_path):
-    crf = ChainCRF("linear", C=10.0, l1=0.3).fit(X, Y)
+    crf = ChainCRF("linear", C=10.0, penalty=ElasticNet(0.3)).fit(X, Y)
     crf.save(tmp_path / "model")
     loaded = kernelcrf.load(tmp_path / "model")
-    assert loaded.l1 == 0.3
-    assert loaded.model_.layout.terms[0].l1 == 0.3
+    assert loaded.penalty == ElasticNet(0.3)
+    assert loaded.model_.layout.terms[0].penalty == ElasticNet(0.3)
     np.testing.assert_array_equal(loaded.coef_, crf.coef_)
 
 
 def test_C_is_chosen_with_the_penalty():
-    assert ChainCRF("linear", l1=0.1).fit(X, Y).certificate_.status == "optimal"
+    assert ChainCRF("linear", penalty=ElasticNet(0.1)).fit(X, Y).certificate_.status == "optimal"
 
 
 @pytest.mark.parametrize(
@@ -138,13 +143,18 @@ def test_C_is_chosen_with_the_penalty():
         ({"solver": "newton-cg"}, "solver='auto'"),
         ({"solver": "newton"}, "solver='auto'"),
         ({"solver": NewtonCG()}, "solver='auto'"),
-        ({"l1": -1.0}, "l1=-1.0"),
+        ({"penalty": 0.1}, "penalty=0.1"),
     ],
     ids=str,
 )
 def test_what_has_no_meaning_is_refused(parameters, message):
     with pytest.raises((ParameterError, ValueError), match=message):
-        ChainCRF(**{"kernel": "linear", "C": 1.0, "l1": 0.1, **parameters}).fit(X, Y)
+        ChainCRF(**{"kernel": "linear", "C": 1.0, "penalty": ElasticNet(0.1), **parameters}).fit(X, Y)
+
+
+def test_a_negative_factor_is_refused():
+    with pytest.raises(ParameterError, match=r"l1=-1\.0"):
+        ElasticNet(-1.0)
 
 
 def test_rare_pairs_are_left_out():

@@ -45,7 +45,7 @@ def predict_left_out(
         raise ValueError(
             "sample weights are so small that derivatives may be 0 in single precision: fit with inputs in float64"
         )
-    if model.has_prior and all(term.prior is None for term in model.layout.terms):
+    if model.has_prior and all(term.mean is None for term in model.layout.terms):
         raise ValueError(
             "the model was fitted with a prior, which model files do not store: expected a model that was not read "
             "from a file. Call loo_log_prob before save, or fit again"

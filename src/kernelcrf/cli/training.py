@@ -40,6 +40,7 @@ from kernelcrf.kernels.gamma import resolve_kernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.named import NAMED
 from kernelcrf.metrics import are_spans, span_f1
+from kernelcrf.penalties import penalty_from_config
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX
 from kernelcrf.readers.constraints import ConstraintError, check_legal, legal_labelings
 from kernelcrf.readers.labels import LabelReader, flat_labels
@@ -295,6 +296,11 @@ def _read_settings(settings: list[str]) -> dict[str, object]:
                 f"--set {setting}: expected NAME=VALUE with a parameter of ChainCRF: {', '.join(sorted(known))}"
             )
         found[name] = _read_value(value)
+        if name == "penalty" and isinstance(found[name], dict):
+            try:
+                found[name] = penalty_from_config(found)
+            except (KeyError, TypeError, ValueError) as error:
+                raise typer.BadParameter(f"--set {setting}: {error}") from None
     return found
 
 

@@ -4,7 +4,7 @@ CRFsuite minimises, over the weights w of the pairs that it keeps,
 
     - sum over sequences of log p(y|x) + c1 |w|_1 + c2 |w|^2,
 
-which is the objective of ChainCRF with l1 = c1 and C = 1 / (2 c2).
+which is the objective of ChainCRF with an elastic net, l1 = c1, and C = 1 / (2 c2).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kernelcrf.crfsuite.tagger import Tagger, TrainingLog, held_out_scores, plai
 from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.estimators.parameters import ValidatedEstimator, declared_parameters
 from kernelcrf.models.crfsuite import to_crfsuite
+from kernelcrf.penalties import ElasticNet
 from kernelcrf.persistence import PathLike, check_target
 from kernelcrf.persistence.crfsuite.model_file import write_model
 from kernelcrf.readers.containers import Ragged
@@ -304,7 +305,7 @@ class CRF(ValidatedEstimator):
         return ChainCRF(
             "linear",
             C=1 / (2 * (C2 if self.c2 is None else self.c2)),
-            l1=self.c1 or 0.0,
+            penalty=ElasticNet(self.c1) if self.c1 else None,
             min_freq=self.min_freq or 0.0,
             all_possible_states=bool(self.all_possible_states),
             all_possible_transitions=bool(self.all_possible_transitions),

@@ -41,7 +41,7 @@ from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.inheritance import check_prior
 from kernelcrf.estimators.input import Input
-from kernelcrf.estimators.parameters import LAPLACE, OPTIONAL_KERNEL, STORED_DTYPE
+from kernelcrf.estimators.parameters import LAPLACE, OPTIONAL_KERNEL, PENALTY, STORED_DTYPE
 from kernelcrf.estimators.prior import PRIOR, check_terms, earlier_of, model_of
 from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.fitting.fit import Settings
@@ -52,6 +52,7 @@ from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
 from kernelcrf.models.kernel import kernel_parameter
+from kernelcrf.penalties import Penalty
 from kernelcrf.persistence import PathLike
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX, write_model
 from kernelcrf.readers.containers import Ragged
@@ -59,7 +60,7 @@ from kernelcrf.readers.inputs import BETWEEN, InputsReader
 from kernelcrf.readers.schemes import are_spans, scheme_of, span_rules
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.score.cliques import TOKENS
-from kernelcrf.score.terms import L1, OF_INPUT, TOKEN_TERM, Term
+from kernelcrf.score.terms import OF_INPUT, TOKEN_TERM, Term
 from kernelcrf.validation import (
     FLAG,
     PATH,
@@ -123,9 +124,9 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         probabilities. "evidence" maximises the marginal likelihood: the probability of the training labels, averaged
         over the prior distribution of the weights. With `inputs`, "auto" and "evidence" choose a separate C for each
         input, and another one for all other weights, such as transitions.
-    l1 : float, default=0.0
-        Factor of an L1 penalty of all weights, including transitions, as CRFsuite's c1. It is added to the penalty of
-        `C`, and makes most weights zero. All kernels must be linear.
+    penalty : None or a penalty of kernelcrf.penalties, default=None
+        A penalty that is added to that of `C`, and makes weights zero. `ElasticNet(l1)` is the L1 penalty of all
+        weights, as CRFsuite's c1; it needs linear kernels. `GroupLasso(l1)` leaves out features, landmarks or inputs.
     optimize_kernel : bool, default=False
         Whether to choose the hyperparameters of the kernel by maximising the marginal likelihood, starting from the
         given values. A kernel of sklearn.gaussian_process has its own bounds; gamma of a named kernel stays between 1 /
@@ -307,7 +308,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     edge_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
     decoding: Annotated[str, either(one_of("viterbi", "marginal", "f1"))] = "viterbi"
     laplace: Annotated[bool | str, LAPLACE] = False
-    l1: Annotated[float, L1] = 0.0
+    penalty: Annotated[Penalty | None, PENALTY] = None
     engine: Annotated[Any, ENGINE] = None
     prior: Annotated[Any, PRIOR] = None
 
@@ -553,12 +554,17 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         super()._check_combinations()
         if self.inputs is not None:
             self._check_inputs()
-        if self.l1:
+        if self.penalty is not None:
             delta = isinstance(self.label_kernel, str) and self.label_kernel == "delta"
             others = {"C": self._by_evidence, "laplace": bool(self.laplace), "label_kernel": not delta}
-            self._exclude("l1", others, "an L1 penalty needs label_kernel='delta', and has no evidence. Set l1=0")
+            advice = "penalties with corners need label_kernel='delta', and have no evidence. Set penalty=None"
+            self._exclude("penalty", others, advice)
         if self.prior is not None:
-            others = {"l1": bool(self.l1), "warm_start": bool(self.warm_start), "engine": self.engine is not None}
+            others = {
+                "penalty": self.penalty is not None,
+                "warm_start": bool(self.warm_start),
+                "engine": self.engine is not None,
+            }
             self._exclude("prior", others, "pass the default of this parameter, or prior=None")
             searches = {"C": self._by_evidence, "optimize_kernel": bool(self.optimize_kernel)}
             self._exclude("prior", searches, "the evidence is for priors with the mean 0. Pass C='auto' or a number")

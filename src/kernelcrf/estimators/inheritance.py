@@ -26,7 +26,7 @@ FREE = frozenset(
     (
         "C",
         "C_label",
-        "l1",
+        "penalty",
         "class_weight",
         "constraints",
         "fit_intercept",

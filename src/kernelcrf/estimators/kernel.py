@@ -19,6 +19,7 @@ from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
 from kernelcrf.models.kernel import KernelModel
+from kernelcrf.penalties import Gaussian
 from kernelcrf.score.terms import Term, chain_terms
 from kernelcrf.validation import COUNT, FLAG, ParameterError, validated
 
@@ -71,12 +72,14 @@ class KernelEstimator(InputEstimator[Chained]):
         kernels = make() if earlier is None else earlier.kernels
         if prior is not None:
             start, kernels = prior.start, {**kernels, **prior.kernels}
-        l1 = getattr(self, "l1", 0.0)
-        for name, own in kernels.items():
-            if l1 and not own.is_linear:
-                raise ParameterError(
-                    f"l1={l1!r} needs linear kernels, and {name} is {own.described}: pass {name}='linear', or l1=0"
-                )
+        penalty = getattr(self, "penalty", None) or Gaussian()
+        if penalty.of_coordinates:
+            for name, own in kernels.items():
+                if not own.is_linear:
+                    raise ParameterError(
+                        f"penalty={penalty!r} needs linear kernels, and {name} is {own.described}: pass "
+                        f"{name}='linear', another penalty, or penalty=None"
+                    )
         terms = chain_terms(
             n_labels,
             kernels.get("kernel"),
@@ -86,7 +89,7 @@ class KernelEstimator(InputEstimator[Chained]):
             C_bias=C if self.fit_intercept else None,
             C_ends=C if getattr(self, "boundaries", False) else None,
             label_kernel=self.label_kernel,
-            l1=l1,
+            penalty=penalty,
             inputs=self._inputs_of(kernels, C),
         )
         terms += more(kernels, C)

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 
 from kernelcrf.fitting.training import DIAGONAL
 from kernelcrf.kernels.inputs import KERNEL
+from kernelcrf.penalties import Penalty
 from kernelcrf.score.terms import PRIOR_VARIANCE
 from kernelcrf.validation import (
     FLAG,
@@ -77,6 +78,11 @@ CLASSES = either(
 )
 OPTIONAL_KERNEL = Parameter((*KERNEL.constraints, nothing), KERNEL.advice)
 PRIOR_VARIANCE_OR_RULE = either(*PRIOR_VARIANCE.constraints, one_of("auto", "evidence"))
+PENALTY = either(
+    instance_of(Penalty, text="a penalty such as kernelcrf.penalties.ElasticNet(0.1)"),
+    nothing,
+    advice="None is the penalty of C alone",
+)
 LAPLACE = either(*FLAG.constraints, one_of(DIAGONAL))
 CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict from labels to weights"))
 STORED_DTYPE = either(one_of("float32", "float64"), nothing)

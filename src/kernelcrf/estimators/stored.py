@@ -12,6 +12,7 @@ from kernelcrf.estimators.input import Input
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.models.stored_parts import plain
+from kernelcrf.penalties import penalty_from_config
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.labels import label_from_json, label_to_json
 from kernelcrf.score.terms import OF_INPUT
@@ -39,6 +40,8 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
             parameters[name] = None
     if parameters.get("inputs") is not None:
         parameters["inputs"] = {name: one.to_config() for name, one in parameters["inputs"].items()}
+    if parameters.get("penalty") is not None:
+        parameters["penalty"] = parameters["penalty"].to_config()
     weights = parameters.get("class_weight")
     if isinstance(weights, dict):
         parameters["class_weight"] = [[label_to_json(label), weight] for label, weight in weights.items()]
@@ -67,6 +70,13 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
         )
     parameters = {name: value for name, value in parameters.items() if name not in OF_THE_MACHINE}
     defaults = model.get_params(deep=False)
+    if "l1" in parameters:
+        # Files of version 0.1 have the factor of the L1 penalty as a parameter.
+        penalty = penalty_from_config({"l1": parameters["l1"]})
+        parameters = {name: value for name, value in parameters.items() if name != "l1"}
+        parameters["penalty"] = None if penalty.is_smooth else penalty
+    elif parameters.get("penalty") is not None:
+        parameters["penalty"] = penalty_from_config(parameters)
     if unknown := set(parameters) - set(defaults):
         raise ModelFileError(
             f"{type(model).__name__} has no parameters {sorted(unknown)}, which the file sets: upgrade kernelcrf"

@@ -220,7 +220,7 @@ def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> 
         "n_labels": {term.name: term.k_y.L for term in terms},
         "kernels": {term.name: term.kernel.to_config() for term in terms if term.kernel is not None},
         "C": {term.name: term.C for term in terms},
-        "l1": {term.name: term.l1 for term in terms},
+        "penalty": {term.name: term.penalty.to_config() for term in terms},
         "numbers of observed pairs": {term.name: term.pairs.size for term in terms if term.pairs is not None},
         "label_kernel": digest_value([_label_kernel_digest(term.k_y) for term in terms]),
         "n_components": settings.n_components,
@@ -248,9 +248,7 @@ def _start_digests(problem: Problem, start: Start) -> list[Any]:
     """Return digests of the feature maps of a warm start, and of the priors that an earlier model determines."""
     found: list[Any] = [_map_digest(own) for own in start.maps.values()]
     for term in problem.terms:
-        if (own := term.prior) is not None:
-            arrays = [own.places, own.mean] + ([] if own.information is None else [own.information])
-            arrays += [] if own.joint is None else [own.joint.root]
+        if arrays := term.penalty.arrays:
             found.append([term.name, *map(digest_array, arrays)])
     return found
 

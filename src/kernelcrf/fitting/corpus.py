@@ -146,8 +146,9 @@ class Problem:
         """
         pairs = {term.name: self.corpus.observed(term, self.min_freq) for term in self.terms if term.name in names}
         for term in self.terms:
-            if term.prior is not None and (own := pairs.get(term.name)) is not None:
-                pairs[term.name] = own.with_places(term.prior.places)
+            observed, required = pairs.get(term.name), term.penalty.required
+            if observed is not None and required is not None:
+                pairs[term.name] = observed.with_places(required)
         return replace(self, terms=[replace(term, pairs=pairs.get(term.name, term.pairs)) for term in self.terms])
 
     def on(self, corpus: Corpus) -> Problem:

@@ -25,8 +25,8 @@ from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior
 from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.laplace import FactoredPosterior, PartialPosterior, Posterior
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.penalties import EarlierGaussian, Joint
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.priors import Joint, Prior
 from kernelcrf.score.terms import Term
 
 
@@ -86,8 +86,8 @@ class Earlier:
             order = np.argsort(places)
             info = None if infos is None else infos[term.name].ravel()[order]
             rows = None if joint is None else self.layout.slices[term.name].start + order
-            prior = Prior(places[order], means[term.name].ravel()[order], info, joint, rows)
-            found.append(replace(term, k_y=term.k_y if k_y.is_identity else k_y, prior=prior))
+            prior = EarlierGaussian(places[order], means[term.name].ravel()[order], info, joint, rows)
+            found.append(replace(term, k_y=term.k_y if k_y.is_identity else k_y, penalty=prior))
         return found
 
 

@@ -240,8 +240,7 @@ def drop_unseen(objective: Objective) -> tuple[Objective, Places] | None:
             if len(columns) < term.n:
                 fewer = True
                 partitions = [partition.with_columns(term, columns) for partition in partitions]
-        prior = None if term.prior is None else term.prior.select(columns, term.k_y.rank)
-        terms.append(replace(term, n=len(columns), prior=prior))
+        terms.append(replace(term, n=len(columns), penalty=term.penalty.select(columns, term.k_y.rank)))
         width = term.k_y.rank
         kept.append((place.start + columns[:, None] * width + np.arange(width)).ravel())
     if not fewer:

@@ -84,9 +84,10 @@ def leave_one_out(
             "y has missing labels: expected a label for every token, because the fit has no certificate otherwise. Fit "
             "to sequences whose labels are all known"
         )
-    if objective.layout.has_l1:
+    if not objective.layout.is_smooth:
         raise ValueError(
-            "the model has an L1 penalty, for which Newton's method is not defined: expected a model fitted with l1=0"
+            "the penalty of the model is not differentiable, which Newton's method needs: expected a model fitted "
+            "with penalty=None"
         )
     objective = _in_double(objective)
     at = objective.evaluate(theta, curvature=True)

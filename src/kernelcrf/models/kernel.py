@@ -340,7 +340,7 @@ class KernelModel(FittedModel):
             "theta": fitted.theta,
             "maps": fitted.maps,
             "objective_curve": np.array([record.value for record in fitted.solution.history]),
-            "has_prior": any(term.prior is not None for term in terms),
+            "has_prior": any(term.mean is not None for term in terms),
         }
 
     @classmethod

@@ -9,47 +9,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from kernelcrf.arrays import Array, Floats, Ints
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
+from kernelcrf.penalties import EarlierGaussian, JointGaussian, penalty_from_config, times_square
 from kernelcrf.score.cliques import kind_of
-from kernelcrf.score.terms import OF_INPUT, Term, cliques_of, times_square
-
-
-@dataclass(frozen=True, eq=False)
-class JointPrecision:
-    """The prior precisions 1/C + B B' of some weights together, a matrix.
-
-    The information B B' of earlier data can be larger than 1/C by more than the precision of floating-point numbers.
-    The sum is therefore never formed.
-
-    indices : the indices of these weights in theta.
-    root : the matrix B, one row per weight.
-    C : the prior variances of the weights without this information.
-    """
-
-    indices: Ints
-    root: Floats
-    C: Floats
-
-    @cached_property
-    def factor(self) -> Floats:
-        """Return the lower Cholesky factor of the precisions."""
-        R = np.linalg.qr(np.vstack([self.root.T, np.diag(1.0 / np.sqrt(self.C))]), mode="r")
-        return np.asarray((R * np.sign(np.diagonal(R))[:, None]).T)
-
-    def solve_factor(self, g: Floats) -> Floats:
-        """Return a vector whose squared norm is g' (1/C + B B')^-1 g."""
-        return np.asarray(solve_triangular(self.factor, g, lower=True))
-
-    @property
-    def log_determinant(self) -> float:
-        """Return the logarithm of the determinant of the precisions."""
-        return 2.0 * float(np.log(np.diagonal(self.factor)).sum())
+from kernelcrf.score.terms import OF_INPUT, Term, cliques_of
 
 
 @dataclass(frozen=True)
@@ -92,16 +60,18 @@ class Layout:
 
     def times_lam(self, v: Floats) -> Floats:
         """Return the product of v and the Hessian of the penalty: each entry is multiplied by its prior precision."""
-        if self.joint is None:
-            return np.concatenate([term.times_lam(v[self.slices[term.name]]) for term in self.terms])
-        product = v / self.variances
-        product[self.joint.indices] += self.joint.root @ (self.joint.root.T @ v[self.joint.indices])
-        return product
+        if self.joint is not None:
+            return self.joint.curvature(v)
+        return np.concatenate([term.penalty.curvature(term, v[part]) for term, part in self._parts])
+
+    @cached_property
+    def _parts(self) -> list[tuple[Term, slice]]:
+        return [(term, self.slices[term.name]) for term in self.terms]
 
     @property
     def lam(self) -> Floats:
         """Return the prior precision of each weight given all others, the diagonal of the Hessian of the penalty."""
-        return np.concatenate([term.times_lam(np.ones(term.size)) for term in self.terms])
+        return np.concatenate([term.lam for term in self.terms])
 
     @property
     def variances(self) -> Floats:
@@ -109,69 +79,85 @@ class Layout:
         return np.repeat([term.C for term in self.terms], [term.size for term in self.terms])
 
     @cached_property
-    def joint(self) -> JointPrecision | None:
+    def joint(self) -> JointGaussian | None:
         """Return the prior precisions of weights that are not independent under the prior, or None."""
-        priors = [(term, term.prior) for term in self.terms if term.prior is not None and term.prior.joint is not None]
-        if not priors:
+        rows, indices, roots = list[Ints](), list[Ints](), list[Floats]()
+        for term, part in self._parts:
+            penalty = term.penalty
+            if isinstance(penalty, EarlierGaussian) and penalty.joint is not None and penalty.rows is not None:
+                rows.append(penalty.rows)
+                indices.append(part.start + penalty.indices(term))
+                roots.append(penalty.joint.root)
+        if not roots:
             return None
-        rows = np.concatenate([prior.rows for _, prior in priors if prior.rows is not None])
-        indices = np.concatenate([self.slices[term.name].start + term.prior_indices for term, _ in priors])
-        shared = priors[0][1].joint
-        assert shared is not None
-        return JointPrecision(indices, shared.root[rows], self.variances[indices])
+        return JointGaussian(np.concatenate(indices), roots[0][np.concatenate(rows)], self.variances)
 
     @cached_property
     def mean(self) -> Floats | None:
         """Return the prior mean mu of all weights, or None if all means are 0."""
-        means = [(term.size, term.mean) for term in self.terms]
-        if all(mean is None for _, mean in means):
+        if all(term.mean is None for term in self.terms):
             return None
-        return np.concatenate([np.zeros(size) if mean is None else mean for size, mean in means])
+        return np.concatenate([np.zeros(term.size) if term.mean is None else term.mean for term in self.terms])
 
     def penalty_gradient(self, theta: Floats) -> Floats:
-        """Return the gradient of the penalty at theta, without its L1 part: lam (theta - mu) for each weight."""
+        """Return the gradient of the smooth part of the penalty at theta: lam (theta - mu) for each weight."""
         return self.times_lam(theta if self.mean is None else theta - self.mean)
 
     @cached_property
-    def has_l1(self) -> bool:
-        """Return whether a term has an L1 penalty, so that the objective is not differentiable."""
-        return any(term.l1 for term in self.terms)
+    def is_smooth(self) -> bool:
+        """Return whether the penalties of all terms are differentiable, and the objective with them."""
+        return all(term.penalty.is_smooth for term in self.terms)
 
     @property
-    def l1(self) -> Floats:
-        """Return the factor of the L1 penalty of each weight."""
-        return np.repeat([term.l1 for term in self.terms], [term.size for term in self.terms])
+    def absolute(self) -> Floats | None:
+        """Return the factor l1 of the absolute value of each weight in the penalty; None for other penalties.
+
+        Smooth penalties have the factor 0.
+        """
+        factors = [0.0 if term.penalty.is_smooth else term.penalty.absolute(term) for term in self.terms]
+        known = [factor for factor in factors if factor is not None]
+        return np.repeat(known, [term.size for term in self.terms]) if len(known) == len(factors) else None
 
     def penalty(self, theta: Floats) -> float:
-        """Return the penalty at theta: the sum over terms of |weights - mu|^2 / (2 C) + l1 |weights|_1.
+        """Return the penalty at theta, the sum of the penalties of all terms."""
+        if self.joint is None:
+            return float(sum(term.penalty.value(term, theta[part]) for term, part in self._parts))
+        return 0.5 * self.joint.squared_norm(theta if self.mean is None else theta - self.mean)
 
-        Weights that have their own precision lam have lam in the place of 1 / C.
-        """
-        absolute = [term.l1 * float(np.abs(theta[self.slices[term.name]]).sum()) for term in self.terms if term.l1]
-        return 0.5 * self.squared_norm(theta if self.mean is None else theta - self.mean) + sum(absolute)
+    def extra(self, theta: Floats) -> float:
+        """Return R(theta), the part of the penalty that is not differentiable everywhere."""
+        return float(sum(term.penalty.extra(term, theta[part]) for term, part in self._parts))
+
+    def slope(self, theta: Floats) -> Floats:
+        """Return the gradient of R with respect to weights at which it is differentiable."""
+        return np.concatenate([term.penalty.slope(term, theta[part]) for term, part in self._parts])
+
+    def shrink(self, v: Floats, factors: Mapping[str, float]) -> Floats:
+        """Return, for each term, the weights theta with the smallest |theta - v|^2 / 2 + factor R(theta)."""
+        shrunk = [term.penalty.shrink(term, v[part], factors[term.name]) for term, part in self._parts]
+        return np.concatenate(shrunk)
 
     def gap(self, theta: Floats, gradient: Floats) -> float:
         """Return the gap of Lemma 9: how far the objective at theta is at most above its minimum.
 
-        gradient : the gradient of the objective without its L1 penalty.
+        gradient : the gradient of the objective, without the part of the penalty that is not differentiable.
         """
         if self.joint is not None:
-            return 0.5 * self._squared_joint_norm(gradient)
-        slices = [(term, self.slices[term.name]) for term in self.terms]
-        return sum(term.gap(theta[own], gradient[own]) for term, own in slices)
+            return 0.5 * self.joint.squared_dual_norm(gradient)
+        return sum(term.penalty.gap(term, theta[part], gradient[part]) for term, part in self._parts)
 
     def conjugate(self, g: Floats) -> float:
         """Return the largest value of -<g, theta> minus the penalty, over all theta; g is the gradient of the loss."""
         if self.joint is not None:
-            return 0.5 * self._squared_joint_norm(g) - (0.0 if self.mean is None else float(np.dot(g, self.mean)))
-        return sum(term.conjugate(g[self.slices[term.name]]) for term in self.terms)
+            mean = 0.0 if self.mean is None else float(np.dot(g, self.mean))
+            return 0.5 * self.joint.squared_dual_norm(g) - mean
+        return sum(term.penalty.conjugate(term, g[part]) for term, part in self._parts)
 
     def squared_norm(self, v: Floats) -> float:
         """Return the sum over weights of lam v^2, where lam are prior precisions."""
         if self.joint is not None:
-            inner = self.joint.root.T @ v[self.joint.indices]
-            return times_square(1.0, v / np.sqrt(self.variances)) + times_square(1.0, inner)
-        return float(sum(term.squared_norm(v[self.slices[term.name]]) for term in self.terms))
+            return self.joint.squared_norm(v)
+        return float(sum(term.penalty.squared_norm(term, v[part]) for term, part in self._parts))
 
     def squared_dual_norms(self, g: Floats) -> dict[str, float]:
         """Return the sum of g^2 / lam for each term, where lam are prior precisions and g its part of the gradient.
@@ -180,25 +166,13 @@ class Layout:
         weights are not independent under the prior, the result is the upper bound C |g|^2.
         """
         if self.joint is not None:
-            return {term.name: times_square(term.C, g[self.slices[term.name]]) for term in self.terms}
-        return {term.name: term.squared_dual_norm(g[self.slices[term.name]]) for term in self.terms}
-
-    def _squared_joint_norm(self, g: Floats) -> float:
-        """Return g' lam^-1 g for the matrix lam of prior precisions."""
-        assert self.joint is not None
-        others = g.copy()
-        others[self.joint.indices] = 0.0
-        inner = self.joint.solve_factor(g[self.joint.indices])
-        return times_square(1.0, others * np.sqrt(self.variances)) + times_square(1.0, inner)
+            return {term.name: times_square(term.C, g[part]) for term, part in self._parts}
+        return {term.name: term.penalty.squared_dual_norm(term, g[part]) for term, part in self._parts}
 
     @property
     def log_determinant(self) -> float:
         """Return the logarithm of the determinant of the matrix of prior precisions."""
-        if self.joint is None:
-            return float(np.log(self.lam).sum())
-        others = np.ones(self.size, bool)
-        others[self.joint.indices] = False
-        return self.joint.log_determinant - float(np.log(self.variances[others]).sum())
+        return float(np.log(self.lam).sum()) if self.joint is None else self.joint.log_determinant
 
     def split(self, theta: Floats) -> dict[str, Floats]:
         """Return the weights of each term, by its name, in the shape of the term; the arrays are views of theta."""
@@ -232,7 +206,7 @@ class Layout:
                 "kernel": None if term.kernel is None else term.kernel.to_config(),
                 "n": term.n,
                 "C": term.C,
-                "l1": term.l1,
+                "penalty": term.penalty.to_config(),
             }
             for term in self.terms
         ]
@@ -256,10 +230,8 @@ class Layout:
             kernel = None if one["kernel"] is None else InputKernel.from_config(one["kernel"])
             read = one["name"].removeprefix(OF_INPUT) if one["name"].startswith(OF_INPUT) else kind.input
             read = None if kernel is None else read
-            n, own = int(one["n"]), pairs[one["name"]]
-            # Files of earlier versions have no L1 penalty.
-            l1 = float(one.get("l1", 0.0))
-            terms.append(Term(one["name"], cliques, k_y, float(one["C"]), kernel, read, n, own, l1))
+            n, of_pairs, penalty = int(one["n"]), pairs[one["name"]], penalty_from_config(one)
+            terms.append(Term(one["name"], cliques, k_y, float(one["C"]), kernel, read, n, of_pairs, penalty))
         return cls(tuple(terms))
 
 

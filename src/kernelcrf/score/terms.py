@@ -12,20 +12,7 @@ factored, the RKHS norm of f is the Euclidean norm of the weights. The negative 
 sum_k |theta_k|^2 / (2 C_k), where theta_k are the weights of term k. Solvers see the weights of all terms as one vector
 theta.
 
-A term may also have an L1 penalty l1 |theta_k|_1, which makes most weights zero (the elastic net). With lam = 1 / C and
-the gradient g of the loss with respect to the weights of the term, it adds to the gap of Lemma 9
-
-    <theta, g> + lam/2 |theta|^2 + l1 |theta|_1 + |soft(g, l1)|^2 / (2 lam),
-
-where soft(g, a) = sign(g) max(|g| - a, 0). For l1 = 0, this is |g + lam theta|^2 / (2 lam).
-
-An earlier model may determine the prior. Weight i of a term then has a prior mean mu_i, its value in the earlier model,
-and a precision lam_i = 1/C + information_i, where the information is what earlier data say about the weight. The
-negative log prior and the gap of Lemma 9, with the gradient g of the whole objective, are
-
-    sum_i lam_i/2 (theta_i - mu_i)^2,      sum_i g_i^2 / (2 lam_i).
-
-If the information is a matrix J, the precisions are the matrix 1/C + J, and `Layout` has the formulas.
+`penalties` has other priors, which make weights zero, or which an earlier model determines.
 """
 
 from __future__ import annotations
@@ -38,11 +25,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Array, Floats, Ints
+from kernelcrf.arrays import Array, Floats
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
+from kernelcrf.penalties import Gaussian, Penalty
 from kernelcrf.score.cliques import (
     DURATIONS,
     ENDS,
@@ -56,16 +44,12 @@ from kernelcrf.score.cliques import (
     Clique,
     kind_of,
 )
-from kernelcrf.score.priors import Prior
 from kernelcrf.validation import either, real
 
 # For smaller C, 1 / C would be close to the largest float.
 LEAST_C = 1e-300
-L1 = either(real(least=0))
 PRIOR_VARIANCE = either(real(least=LEAST_C), advice="the certificate needs a finite C for every term")
-
-# If |v|^2 is between these, entries of v whose squares underflow are negligible.
-SMALL_SQUARE, LARGE_SQUARE = 1e-200, 1e200
+GAUSSIAN = Gaussian()
 
 
 # The names of the terms of a chain, also in model files, and the kinds of their cliques.
@@ -97,13 +81,13 @@ class Term:
 
     cliques : the name of the kind of cliques, as in `score.cliques`; for a graph, the name of a template.
     k_y : the label kernel, which compares joint labelings of a clique.
-    C, l1 : the prior variance of the weights, and the factor of their L1 penalty.
+    C : the prior variance of the weights.
     kernel : the input kernel k_x, or None if the function does not depend on inputs.
     input : the name of the input that `kernel` compares, or None.
     n : the number of features of k_x; the weights have the shape (n, rank of k_y).
     pairs : the pairs of a feature and a joint label that have a weight, or None if all pairs have one. If some have
         none, the weights are a vector with one entry per pair, and k_y must be the identity.
-    prior : the means and precisions of weights that an earlier model determines; None means N(0, C) for all weights.
+    penalty : the negative log prior of the weights; by default that of N(0, C).
     """
 
     name: str
@@ -114,12 +98,10 @@ class Term:
     input: str | None = None
     n: int = 1
     pairs: Pairs | None = None
-    l1: float = 0.0
-    prior: Prior | None = None
+    penalty: Penalty = GAUSSIAN
 
     def __post_init__(self) -> None:
         PRIOR_VARIANCE.check("C", self.C)
-        L1.check("l1", self.l1)
         object.__setattr__(self, "C", float(self.C))
         if (self.kernel is None) != (self.input is None):
             raise ValueError(
@@ -129,11 +111,6 @@ class Term:
             raise ValueError(
                 f"term {self.name!r} has weights for some pairs only, and another label kernel than 'delta': expected "
                 "label_kernel='delta', or weights for all pairs"
-            )
-        if self.prior is not None and self.l1:
-            raise ValueError(
-                f"term {self.name!r} has l1={self.l1!r} and the prior of an earlier model: expected l1=0, because an "
-                "L1 penalty has its centre at 0"
             )
 
     @cached_property
@@ -151,76 +128,25 @@ class Term:
         """Return the number of weights."""
         return math.prod(self.shape)
 
+    @property
+    def has_inputs(self) -> bool:
+        """Return whether the scores of the term depend on inputs."""
+        return self.kernel is not None
+
     @cached_property
     def mean(self) -> Floats | None:
         """Return the prior mean mu of each weight, or None if all means are 0."""
-        return None if self.prior is None else self._place(self.prior.mean)
+        return self.penalty.find_mean(self)
 
     @cached_property
     def precision(self) -> Floats | None:
         """Return the prior precision lam of each weight given all others, or None if all are 1 / C."""
-        if self.prior is None or self.prior.information is None:
-            return None
-        return 1.0 / self.C + self._place(self.prior.information)
+        return self.penalty.find_precision(self)
 
-    def _place(self, values: Floats) -> Floats:
-        """Return one number per weight, given those of the weights of the prior; all others are 0."""
-        full = np.zeros(self.size)
-        full[self.prior_indices] = values
-        return full
-
-    @cached_property
-    def prior_indices(self) -> Ints:
-        """Return the indices of the weights that the prior has, among all weights of the term."""
-        assert self.prior is not None
-        places = self.prior.places
-        if self.pairs is not None:
-            places = np.searchsorted(self.pairs.places, places)
-            if (places == self.size).any() or (self.pairs.places[places] != self.prior.places).any():
-                raise ValueError(
-                    f"term {self.name!r} has no weights for some pairs of its prior: expected all pairs that have a "
-                    "weight in the earlier model"
-                )
-        return places
-
-    def times_lam(self, v: Floats) -> Floats:
-        """Return v with each entry multiplied by the prior precision of its weight."""
-        return v * (1.0 / self.C if self.precision is None else self.precision)
-
-    def squared_norm(self, v: Floats) -> float:
-        """Return the sum over weights of lam v^2, where lam are prior precisions."""
-        return times_square(1.0 / self.C, v) if self.precision is None else times_square(1.0, v * self._deviation**-1)
-
-    def squared_dual_norm(self, g: Floats) -> float:
-        """Return the sum over weights of g^2 / lam, where lam are prior precisions."""
-        return times_square(self.C, g) if self.precision is None else times_square(1.0, g * self._deviation)
-
-    @cached_property
-    def _deviation(self) -> Floats:
-        assert self.precision is not None
-        return 1.0 / np.sqrt(self.precision)
-
-    def conjugate(self, g: Floats) -> float:
-        """Return the largest value of -<g, theta> minus the penalty, over all weights theta of the term.
-
-        With the gradient g of the loss, it is what the term subtracts from the dual objective,
-        |soft(g, l1)|^2 / (2 lam) - <g, mu>.
-        """
-        shift = 0.0 if self.mean is None else float(np.dot(g, self.mean))
-        return 0.5 * self.squared_dual_norm(soft(g, self.l1)) - shift
-
-    def gap(self, theta: Floats, gradient: Floats) -> float:
-        """Return what the term adds to the gap of Lemma 9, given its weights and the gradient of loss + |theta|^2 / 2C.
-
-        The formula of the module docstring is computed as a sum of terms that are not negative.
-        """
-        if not self.l1:
-            return 0.5 * self.squared_dual_norm(gradient)
-        decay = theta * (1.0 / self.C)
-        g = gradient - decay
-        pull = -soft(g, self.l1)
-        absolute = np.dot(theta, g + pull) + self.l1 * np.abs(theta).sum()
-        return 0.5 * times_square(self.C, decay - pull) + max(float(absolute), 0.0)
+    @property
+    def lam(self) -> Floats:
+        """Return the prior precision of each weight given all others."""
+        return self.penalty.curvature(self, np.ones(self.size))
 
     def project(self, W: Floats) -> Floats:
         """Return a change of the weights without the components that the label kernel maps to zero.
@@ -286,7 +212,7 @@ def chain_terms(
     C_bias: float | None = None,
     C_ends: float | None = None,
     label_kernel: str | npt.ArrayLike = "delta",
-    l1: float = 0.0,
+    penalty: Penalty = GAUSSIAN,
     inputs: Mapping[str, tuple[InputKernel, float, bool]] | None = None,
 ) -> list[Term]:
     """Return the terms of a chain: scores of tokens and, optionally, of transitions, labels, and both ends.
@@ -298,7 +224,7 @@ def chain_terms(
     C_bias : prior variance of label biases, which have the label kernel of tokens, or None to leave biases out.
     C_ends : prior variance of the scores of first and of last labels, or None to leave them out.
     edge_kernel : input kernel of transitions that depend on the input, or None if transitions are constant.
-    l1 : the factor of the L1 penalty of all weights.
+    penalty : the penalty of all weights.
     """
     pairs, k_y = LabelKernel("delta", n_labels**2), LabelKernel.of(label_kernel, n_labels)
     of_inputs = [input_term(name, k_x, own, k_y, steps=steps) for name, (k_x, own, steps) in (inputs or {}).items()]
@@ -314,7 +240,7 @@ def chain_terms(
     if C_edge is not None and edge_kernel is not None:
         terms.append(Term(STEP_TERM, STEPS, pairs, C_edge, edge_kernel, TOKENS))
     terms += [term for term in of_inputs if term.cliques == STEPS]
-    return [replace(term, l1=float(l1)) for term in terms]
+    return [replace(term, penalty=penalty) for term in terms]
 
 
 def segment_terms(
@@ -339,20 +265,3 @@ def segment_terms(
     terms += [] if durations is None else [Term(DURATION_TERM, DURATIONS, durations, C)]
     terms += [Term(TAIL_TERM, TAILS, k_y, C)] if tail else []
     return terms + ([] if segment_kernel is None else [Term(SEGMENT_TERM, SEGMENTS, k_y, C, segment_kernel, SEGMENTS)])
-
-
-def soft(v: Array, threshold: float) -> Array:
-    """Return the entries of v, moved towards zero by `threshold`; smaller entries become zero."""
-    return np.maximum(v - threshold, 0.0) + np.minimum(v + threshold, 0.0)
-
-
-def times_square(factor: float, v: Array) -> float:
-    """Return factor * |v|^2, even if |v|^2 alone would underflow or overflow."""
-    square = float(np.dot(v, v))
-    if SMALL_SQUARE < square < LARGE_SQUARE:
-        return factor * square
-    largest = float(np.abs(v).max(initial=0.0))
-    if not 0 < largest < np.inf:
-        return factor * square
-    unit = v / largest
-    return float((largest * np.sqrt(factor)) ** 2 * np.dot(unit, unit))

@@ -5,6 +5,7 @@ from kernelcrf.solvers.dual import Dual
 from kernelcrf.solvers.lbfgs import LBFGS
 from kernelcrf.solvers.loop import Progress, Record, Solution, Solver, minimise
 from kernelcrf.solvers.newton import BlockJacobi, Newton, NewtonCG, Subspace
+from kernelcrf.solvers.proximal import Proximal
 from kernelcrf.validation import either, has_methods, one_of
 
 SOLVERS: dict[str, type[Solver]] = {
@@ -14,6 +15,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "subspace": Subspace,
     "lbfgs": LBFGS,
     "dual": Dual,
+    "proximal": Proximal,
 }
 SOLVER = either(one_of("auto", *SOLVERS), has_methods("check", "solve", text="a solver such as NewtonCG()"))
 
@@ -21,13 +23,16 @@ SOLVER = either(one_of("auto", *SOLVERS), has_methods("check", "solve", text="a 
 def find_solver(solver: str | Solver, objective: Objective) -> Solver:
     """Return the solver called `solver`, or `solver` itself if it is an object and not a name.
 
-    "auto" selects `Dual` if it can minimise the objective, and `LBFGS` otherwise.
+    "auto" selects `Dual` if it can minimise the objective, `Proximal` for penalties other than L1 that are not
+    differentiable, and `LBFGS` otherwise.
     """
     SOLVER.check("solver", solver)
     if not isinstance(solver, str):
         return solver
     if solver == "auto":
-        return Dual() if Dual.suits(objective) else LBFGS()
+        if Dual.suits(objective):
+            return Dual()
+        return LBFGS() if objective.layout.absolute is not None else Proximal()
     return SOLVERS[solver]()
 
 
@@ -39,6 +44,7 @@ __all__ = [
     "Newton",
     "NewtonCG",
     "Progress",
+    "Proximal",
     "Record",
     "Solution",
     "Solver",

@@ -14,8 +14,9 @@ from kernelcrf.arrays import Array, Floats, Inputs
 from kernelcrf.inference.scaled import padded_width
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.penalties import soft
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.terms import Term, soft
+from kernelcrf.score.terms import Term
 from kernelcrf.solvers import ascent_loops as loops
 from kernelcrf.solvers.loop import Progress
 
@@ -100,11 +101,11 @@ class Ascent:
         V[:, :n_labels] = np.vstack(
             [term.unpack(_primal(term, parts[term.name])) / _scale(term, states) for term in states]
         )
-        C, l1 = states[0].C, states[0].l1
+        C, l1 = states[0].C, _l1(states[0])
         W, v, w = soft(V, l1 * C) if l1 else V, np.zeros(steps), np.zeros(steps)
         for term in transitions:
             v = term.unpack(_primal(term, parts[term.name])).reshape(steps)
-            w = soft(v, term.l1 * term.C)
+            w = soft(v, _l1(term) * term.C)
         kept, etas, gaps = _kept(layout, width, steps), np.full(len(b), FIRST_ETA), np.zeros(len(b))
         return cls(objective, *_features(objective), V, W, v, w, kept, a, b, p, q, entropies, etas, gaps)
 
@@ -165,7 +166,7 @@ class Ascent:
         """
         partition, (states, transitions) = _chains(self.objective), _divide(self.objective.layout)
         first, last = states[0], (transitions or states)[0]
-        penalties = 1.0 / first.C, 1.0 / last.C, first.l1, last.l1
+        penalties = 1.0 / first.C, 1.0 / last.C, _l1(first), _l1(last)
         weights, legal = _weights(partition), _legality(self.objective)
         precise = self.kept[0].dtype == np.float64
         data = (partition.chains.offsets, self.rows, *self.sparse, weights, legal, *penalties, *self.kept, precise)
@@ -261,13 +262,18 @@ def _divide(layout: Layout) -> tuple[list[Term], list[Term]]:
 
 def _shares(term: Term) -> Floats:
     """Return 1 / (C lam) for each weight of a term, with its prior precision lam."""
-    return 1.0 / (term.C * term.times_lam(np.ones(term.size))).reshape(term.shape)
+    return 1.0 / (term.C * term.lam).reshape(term.shape)
 
 
 def _primal(term: Term, v: Floats) -> Floats:
-    """Return the weights mu + v / lam of a term, with its prior means mu and precisions lam."""
+    """Return the weights mu + v / lam of a term, before an L1 penalty shrinks them."""
     found = term.C * v if term.precision is None else v / term.precision.reshape(term.shape)
     return found if term.mean is None else found + term.mean.reshape(term.shape)
+
+
+def _l1(term: Term) -> float:
+    """Return the factor of the L1 penalty of a term, 0 if its penalty is smooth."""
+    return term.penalty.absolute(term) or 0.0
 
 
 def _scale(term: Term, states: Sequence[Term]) -> float:

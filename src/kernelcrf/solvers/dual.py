@@ -100,7 +100,10 @@ class Dual:
         if not has_edges and partition.chains.lengths.max(initial=0) > 1:
             return False
         states = [term for term in terms if not term.kind.is_step]
-        if any(term.l1 != first.l1 or (term.l1 and term.C != first.C) for term in states):
+        if objective.layout.absolute is None:
+            return False
+        l1 = {term.penalty.absolute(term) or 0.0 for term in states}
+        if len(l1) > 1 or (l1 != {0.0} and any(term.C != first.C for term in states)):
             return False
         with_inputs = [term for term in terms if term.name in partition.features]
         sparse = all(term.kind.is_token and partition.features[term.name].is_sparse for term in with_inputs)

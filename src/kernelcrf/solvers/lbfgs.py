@@ -56,7 +56,11 @@ class LBFGS(Solver):
         check_parameters(vars(self), {"memory": COUNT, "precondition": FLAG})
 
     def check(self, objective: Objective) -> None:
-        return
+        if objective.layout.absolute is None:
+            raise ValueError(
+                "solver='lbfgs' cannot minimise this penalty, which is not a sum of absolute values: use "
+                "solver='proximal' or 'auto'"
+            )
 
     def solve(self, start: Floats, progress: Progress) -> str:
         objective = progress.objective
@@ -100,10 +104,11 @@ class LBFGS(Solver):
         if self.precondition and objective.is_convex and np.any(start.theta):
             at = objective.evaluate(np.zeros_like(start.theta))
             progress.passes += 1
-        if not layout.has_l1:
+        if layout.is_smooth:
             return _Whole(start.theta, Preconditioning.of(objective).at(at, SHARE) if self.precondition else None)
         diagonal = Preconditioning(objective, {}).diagonal(at, SHARE) if self.precondition else np.ones(layout.size)
-        return _Halves(start.theta, 1 / np.sqrt(diagonal), layout.l1)
+        assert layout.absolute is not None
+        return _Halves(start.theta, 1 / np.sqrt(diagonal), layout.absolute)
 
 
 @dataclass(frozen=True, eq=False)

@@ -244,8 +244,8 @@ class Solver(Protocol):
     """
 
     def check(self, objective: Objective) -> None:
-        """Raise an error if this solver cannot minimise the objective. By default, l1 > 0 is refused."""
-        refuse_l1(objective)
+        """Raise an error if this solver cannot minimise the objective. By default, the penalty must be smooth."""
+        refuse_corners(objective)
 
     def solve(self, start: Floats, progress: Progress) -> str:
         """Minimise the objective from the parameters `start`, and return the status.
@@ -255,12 +255,11 @@ class Solver(Protocol):
         ...
 
 
-def refuse_l1(objective: Objective) -> None:
-    """Raise ValueError if the objective has an L1 penalty."""
-    if objective.layout.has_l1:
+def refuse_corners(objective: Objective) -> None:
+    """Raise ValueError if the penalty is not differentiable."""
+    if not objective.layout.is_smooth:
         raise ValueError(
-            "l1 > 0 makes the objective not differentiable, which this solver needs: use solver='auto', 'dual' or "
-            "'lbfgs', or set l1=0"
+            "the penalty is not differentiable, which this solver needs: use solver='auto', or set penalty=None"
         )
 
 

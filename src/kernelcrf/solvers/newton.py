@@ -30,7 +30,7 @@ from scipy.linalg import cho_solve
 from kernelcrf.arrays import Floats
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.linear_systems import lower_factor, solve_cg
-from kernelcrf.solvers.loop import Progress, Solver, descend, refuse_l1
+from kernelcrf.solvers.loop import Progress, Solver, descend, refuse_corners
 from kernelcrf.solvers.preconditioners import Preconditioning
 from kernelcrf.validation import COUNT, SHARE, check_parameters
 
@@ -57,7 +57,7 @@ class Newton(Solver):
         COUNT.check("most", self.most)
 
     def check(self, objective: Objective) -> None:
-        refuse_l1(objective)
+        refuse_corners(objective)
         if objective.layout.size > self.most:
             raise ValueError(
                 f"solver='newton' would form the Hessian of {objective.layout.size} parameters: expected at most "

@@ -136,7 +136,7 @@ class Preconditioning:
         return np.concatenate([self._diagonal(term, at, share) for term in self.objective.layout.terms])
 
     def _diagonal(self, term: Term, at: Evaluation, share: float) -> Floats:
-        objective, lam = self.objective, term.times_lam(np.ones(term.size))
+        objective, lam = self.objective, term.lam
         if term.kind.is_step:
             return np.asarray(_mass(objective, term) / max(term.size, 1) + lam)
         function = _spread_squares if term.name in objective.partitions[0].features else _spread
@@ -155,7 +155,7 @@ class Preconditioning:
             lam = 1.0 / term.C if term.precision is None else float(term.precision.mean())
             return _kronecker(vectors, np.outer(values, mean) + lam)
         if not term.kind.is_step and term.n <= PER_LABEL_UP_TO and term.k_y.is_identity and _is_dense(objective, term):
-            ridges = term.times_lam(np.ones(term.size)).reshape(term.shape)
+            ridges = term.lam.reshape(term.shape)
             blocks = (total(_spread_gram, label) + np.diag(ridges[:, label]) for label in range(term.k_y.L))
             return _per_label([lower_factor(block, objective.precision) for block in blocks])
         return _diagonal(self._diagonal(term, at, share))
