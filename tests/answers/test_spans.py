@@ -14,7 +14,7 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.metrics import Span, spans
 from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.readers.constraints import legal_labelings
-from kernelcrf.readers.schemes import span_rules
+from kernelcrf.readers.spans import span_rules
 
 LABELS = {
     "lenient": ["O", "B-X", "I-X", "E-Y", "S-Y", "I-Y", "B-Y"],

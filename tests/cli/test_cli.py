@@ -30,8 +30,6 @@ from kernelcrf.estimators import base
 from kernelcrf.formats import Record, Templates, default_templates, read, write
 from kernelcrf.kernels.named import NAMED
 from kernelcrf.preprocessing import PerToken
-from kernelcrf.readers.constraints import ALIASES, ALPHABETS
-from kernelcrf.readers.schemes import SCHEMES
 
 COMMANDS = ("fit", "tag", "evaluate", "inspect", "report", "convert")
 WORDS = {"B-NP": ["the", "a", "The"], "I-NP": ["dog", "cat", "Hill-9"], "B-VP": ["barks", "sleeps"], "O": [".", ","]}
@@ -602,8 +600,6 @@ def test_defaults_and_names_of_the_options_are_those_of_the_library():
     assert {"kernel", "C", "gamma", "n_components", "tol", "max_iter", "n_jobs"} < shared
     assert {name: own[name] for name in shared} == {name: defaults[name] for name in shared}
     assert set(cli.KERNELS) == NAMED.keys() - {"polynomial"}
-    assert set(cli.CONSTRAINTS) == {*ALPHABETS, *ALIASES}
-    assert set(cli.SCHEMES) == set(SCHEMES)
 
 
 @POSIX

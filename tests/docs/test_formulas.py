@@ -38,7 +38,7 @@ from kernelcrf.metrics import (
     span_precision,
     span_recall,
 )
-from kernelcrf.readers.schemes import spans
+from kernelcrf.readers.spans import spans
 from objectives import random_objective, with_prior
 
 RNG = np.random.default_rng(0)

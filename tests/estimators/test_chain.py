@@ -17,7 +17,7 @@ from kernelcrf.datasets import make_sequences
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.metrics import flat_accuracy, get_scorer
 from kernelcrf.preprocessing import PerToken
-from kernelcrf.readers.constraints import ALIASES, ALPHABETS
+from kernelcrf.readers.schemes import STRICT_SCHEMES
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +211,7 @@ def test_labels_that_break_constraints_are_named_with_their_token_and_transition
 
 def test_the_docstring_lists_all_schemes_of_constraints():
     line = next(line for line in ChainCRF.__doc__.splitlines() if line.strip().startswith("constraints : "))
-    assert set(re.findall(r'"(\w+)"', line)) == {*ALPHABETS, *ALIASES}
+    assert set(re.findall(r'"(\w+)"', line)) == STRICT_SCHEMES.keys()
 
 
 def test_missing_and_ambiguous_labels_are_used(train, test):

@@ -109,7 +109,7 @@ def test_pairs_allow_what_they_name():
         ("BIO", ["O", 3], r"label 3 does not follow"),
         ("BIO", ["O-x"], r"label 'O-x' does not follow"),
         ("BMES", ["I-x"], r"label 'I-x' does not follow"),
-        ("bio", ["O"], r"constraints='bio': expected one of BIO, IOB1, BIOUL, BMES.*or pairs"),
+        ("bio", ["O"], r"constraints='bio': expected one of BIO, IOB2, IOB1, .*or pairs"),
         ([("a", "c")], ["a", "b"], r"label 'c' in the pair .* not among the classes"),
         (["ab"], ["a", "b"], r"constraints has 'ab': expected pairs"),
         ([("a", "b", "a")], ["a", "b"], r"expected pairs"),

@@ -24,7 +24,7 @@ from kernelcrf.answers.spans import SpanTable, Steps, probable_spans
 from kernelcrf.arrays import Floats, Labels, Places
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.models.chain_distribution import ChainDistribution
-from kernelcrf.readers.schemes import SpanRules
+from kernelcrf.readers.spans import SpanRules
 
 LEAST_PROBABILITY, FIRST_LIMIT, MOST_STEPS, CLOSE = 0.01, 0.5, 50, 1e-6
 

@@ -11,7 +11,7 @@ has the label j there. Then
     v_s(j) = p(a span starts at s, y_s = j | x),    v_t(j) = sum_i v_{t-1}(i) Q_t(i, j) [j continues i],
     p(span from s to e) = sum_i v_{e-1}(i) sum_j Q_e(i, j) [j completes the span of i].
 
-The rules in brackets are those of the tagging scheme (`readers.schemes`). A span starts at s if the scheme allows it
+The rules in brackets are those of the tagging scheme (`readers.spans`). A span starts at s if the scheme allows it
 for y_{s-1} and y_s, unless y_s continues a span. If the scheme is IOB1, y_s may look like the continuation of a tag
 that is not in any span; the span then starts at s.
 """
@@ -30,10 +30,11 @@ from kernelcrf.arrays import Array, Flags, Floats, Places, UserData
 from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.readers.containers import read_labels, read_list
 from kernelcrf.readers.missing_labels import missing_among
-from kernelcrf.readers.schemes import RUNS, SCHEMES, SpanRules, scheme_of, spans
-from kernelcrf.validation import either, is_whole, nothing, one_of, real, shown, whole
+from kernelcrf.readers.schemes import SCHEMES
+from kernelcrf.readers.spans import SCHEME, SpanRules, scheme_of, spans
+from kernelcrf.validation import either, is_whole, nothing, real, shown, whole
 
-SPAN_SCHEME = either(one_of(*SCHEMES, RUNS), nothing)
+SPAN_SCHEME = either(*SCHEME.constraints, nothing)
 THRESHOLD = either(real(least=0.0, most=1.0), nothing)
 N_BEST = either(whole(least=1), nothing)
 
@@ -123,7 +124,8 @@ def mark_certified(
 
     This is so if the labels of the span, and the labels next to it, are certified.
     """
-    before, result = 2 if scheme == "IOB1" else 1, []
+    separates = scheme in SCHEMES and SCHEMES[scheme].b_separates
+    before, result = 2 if separates else 1, []
     for own, labels, flags in zip(predicted, certified.labels, certified.tokens, strict=True):
         sure = {
             (span.start, span.end, span.label)

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from kernelcrf.cli.outcome import run_by
+from kernelcrf.readers.schemes import SCHEMES, STRICT_SCHEMES
 
 app = typer.Typer(
     name="kernelcrf",
@@ -22,8 +23,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 KERNELS = ("linear", "rbf", "poly", "laplacian", "cosine", "chi2")
-CONSTRAINTS = ("BIO", "IOB1", "IOB2", "IOBES", "BIOES", "BIOUL", "BILOU", "BMES")
-SCHEMES = ("lenient", *CONSTRAINTS)
 WRITTEN_FORMATS = ("columns", "jsonl", "crfsuite", "parquet", "npz")
 FORMATS = (*WRITTEN_FORMATS, "conllu")
 
@@ -145,10 +144,10 @@ def fit(
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"{', '.join(CONSTRAINTS)}.",
+            help=f"{', '.join(STRICT_SCHEMES)}.",
             show_default="none",
-            parser=_one_of(*CONSTRAINTS),
-            autocompletion=lambda: [*CONSTRAINTS],
+            parser=_one_of(*STRICT_SCHEMES),
+            autocompletion=lambda: [*STRICT_SCHEMES],
         ),
     ] = None,
     tol: Annotated[

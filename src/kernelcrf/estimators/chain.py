@@ -57,8 +57,8 @@ from kernelcrf.persistence import PathLike
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX, write_model
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.inputs import BETWEEN, InputsReader
-from kernelcrf.readers.schemes import are_spans, scheme_of, span_rules
 from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.readers.spans import are_spans, scheme_of, span_rules
 from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.terms import OF_INPUT, TOKEN_TERM, Term
 from kernelcrf.validation import (

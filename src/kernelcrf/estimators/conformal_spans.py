@@ -13,7 +13,7 @@ from kernelcrf.answers.spans import SPAN_SCHEME, PredictedSpan
 from kernelcrf.arrays import Flags, Floats, Ints, UserData
 from kernelcrf.estimators.conformal import Conformal, estimator_with, read_truth
 from kernelcrf.readers.missing_labels import UNKNOWN
-from kernelcrf.readers.schemes import scheme_of, spans
+from kernelcrf.readers.spans import scheme_of, spans
 from kernelcrf.validation import SHARE
 
 

@@ -21,7 +21,7 @@ from kernelcrf.metrics.probabilities import (
     span_reliability,
 )
 from kernelcrf.metrics.scorers import SCORERS, get_scorer
-from kernelcrf.readers.schemes import Span, are_spans, spans
+from kernelcrf.readers.spans import Span, are_spans, spans
 
 __all__ = [
     "SCORERS",

@@ -20,7 +20,7 @@ from kernelcrf.arrays import Floats, UserData
 from kernelcrf.metrics.pairs import pair
 from kernelcrf.metrics.probabilities import BINS, confidence_bins, read_rows
 from kernelcrf.readers.containers import is_missing_value, read_labels, read_list
-from kernelcrf.readers.schemes import SCHEME, spans
+from kernelcrf.readers.spans import SCHEME, spans
 from kernelcrf.validation import LARGEST_SEED, SHARE, SIZE, Parameter, either, nothing, validated, whole
 
 EPS = np.finfo(np.float64).eps

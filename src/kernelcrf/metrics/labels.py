@@ -22,7 +22,7 @@ from sklearn import metrics
 
 from kernelcrf.arrays import Floats, UserData
 from kernelcrf.metrics.pairs import Codes, encode, pair
-from kernelcrf.readers.schemes import SCHEME, spans
+from kernelcrf.readers.spans import SCHEME, spans
 from kernelcrf.validation import FLAG, Constraint, either, is_real, nothing, one_of, validated, whole
 
 ZeroDivision: TypeAlias = float | str

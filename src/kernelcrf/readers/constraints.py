@@ -1,8 +1,8 @@
 """Constraints say which labels may start a sequence, which may end it, and which labels may follow each other.
 
 A label sequence that breaks the constraints has probability 0. The constraints are a list of allowed pairs of labels,
-or the name of a scheme. A scheme encodes spans as labels. A span is a run of neighbouring tokens that belong together,
-and has a type x, such as "person":
+or the name of a tagging scheme, which encodes spans as labels (`readers.schemes`). A span is a run of neighbouring
+tokens that belong together, and has a type x, such as "person":
 
     BIO, IOB2               B-x begins a span; I-x continues it, directly after B-x or I-x
     IOB1                    I-x is a token of a span; B-x begins a span that directly follows another span of type x
@@ -17,27 +17,17 @@ empty type.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TypeAlias
 
 import numpy as np
 
 from kernelcrf.arrays import Array, Flags, Labels, UserData
 from kernelcrf.graphs.structure import Chains, Legal
+from kernelcrf.readers.schemes import OUTSIDE, STRICT_SCHEMES, Tag
 from kernelcrf.validation import Constraint, either, is_listed, nothing, one_of, shown, shown_list
 
-Tag: TypeAlias = tuple[str, str]
-"""The letter of a label, translated to the letters of BIOUL, and its type."""
-
-ALPHABETS = {
-    "BIO": {"B": "B", "I": "I", "O": "O"},
-    "IOB1": {"B": "B", "I": "I", "O": "O"},
-    "BIOUL": {"B": "B", "I": "I", "O": "O", "U": "U", "S": "U", "L": "L", "E": "L"},
-    "BMES": {"B": "B", "M": "I", "E": "L", "S": "U", "O": "O"},
-}
-ALIASES = {"IOB2": "BIO", "BILOU": "BIOUL", "IOBES": "BIOUL", "BIOES": "BIOUL"}
 CONSTRAINTS = either(
     nothing,
-    one_of(*ALPHABETS, *ALIASES),
+    one_of(*STRICT_SCHEMES),
     Constraint("a list of the pairs of labels (from, to) that are legal", is_listed),
 )
 
@@ -74,15 +64,25 @@ def legal_labelings(spec: str | Iterable[tuple[Hashable, Hashable]], classes: Se
 
 
 def _apply_scheme(spec: str, labels: Sequence[UserData]) -> Flags:
-    scheme = ALIASES.get(spec, spec)
-    if scheme not in ALPHABETS:
+    if spec not in STRICT_SCHEMES:
         raise ValueError(
-            f"constraints={shown(spec)}: expected one of {', '.join([*ALPHABETS, *ALIASES])}, or pairs of labels "
-            "(from, to)"
+            f"constraints={shown(spec)}: expected one of {', '.join(STRICT_SCHEMES)}, or pairs of labels (from, to)"
         )
     # The start and the end of a sequence allow the same neighbours as O.
-    tags = [*(_parse(label, scheme, spec) for label in labels), ("O", "")]
-    return np.array([[_may_follow(before, after, scheme) for after in tags] for before in tags], bool)
+    scheme, tags = STRICT_SCHEMES[spec], [*(_parse(label, spec) for label in labels), OUTSIDE]
+    return np.array([[scheme.allows(previous, tag) for tag in tags] for previous in tags], bool)
+
+
+def _parse(label: UserData, spec: str) -> Tag:
+    tag = STRICT_SCHEMES[spec].parse(label)
+    if tag is None:
+        letters = STRICT_SCHEMES[spec].letters.replace("O", "")
+        raise ConstraintError(
+            f"the label {shown(label)} does not follow constraints={shown(spec)}: expected 'O', or one of the letters "
+            f"{', '.join(letters)} alone or with a type, as in 'B-x'",
+            label,
+        )
+    return tag
 
 
 def _apply_pairs(pairs: Iterable[tuple[Hashable, Hashable]], labels: Sequence[UserData]) -> Flags:
@@ -109,30 +109,6 @@ def _apply_pairs(pairs: Iterable[tuple[Hashable, Hashable]], labels: Sequence[Us
     allowed[-1] |= not allowed[-1].any()
     allowed[:, -1] |= not allowed[:-1, -1].any()
     return allowed
-
-
-def _parse(label: UserData, scheme: str, spec: str) -> Tag:
-    letters = ALPHABETS[scheme]
-    letter, dash, kind = label.partition("-") if isinstance(label, str) else ("", "", "")
-    if letter not in letters or (letter == "O" and dash) or (dash and not kind):
-        raise ConstraintError(
-            f"the label {shown(label)} does not follow constraints={shown(spec)}: expected 'O', or one of the letters "
-            f"{', '.join(key for key in letters if key != 'O')} alone or with a type, as in 'B-x'",
-            label,
-        )
-    return letters[letter], kind
-
-
-def _may_follow(before: Tag, after: Tag, scheme: str) -> bool:
-    (letter, kind), (next_letter, next_kind) = before, after
-    same = kind == next_kind and letter != "O"
-    if scheme == "BIO":
-        return next_letter != "I" or same
-    if scheme == "IOB1":
-        return next_letter != "B" or same
-    if letter in "BI":
-        return next_letter in "IL" and same
-    return next_letter in "OBU"
 
 
 def check_legal(legal: Legal, chains: Chains, indices: Labels, classes: Array) -> None:

@@ -24,7 +24,8 @@ from kernelcrf.inference.segments import Observed
 from kernelcrf.readers.containers import read_list
 from kernelcrf.readers.labels import LabelReader, distinct_labels, flat_labels
 from kernelcrf.readers.missing_labels import is_minus_one
-from kernelcrf.readers.schemes import are_spans
+from kernelcrf.readers.schemes import LENIENT, STRICT_SCHEMES
+from kernelcrf.readers.spans import are_spans
 from kernelcrf.validation import is_whole, shown
 
 OUTSIDE = "O"
@@ -70,10 +71,11 @@ class SegmentLabels:
                 f"y has tags of the type {OUTSIDE!r}, such as 'B-{OUTSIDE}': expected another name, because the tag "
                 f"{OUTSIDE!r} means that a token is outside of all segments"
             )
-        types = list(dict.fromkeys(_type(label) for label in labels))
-        of_class = np.array([types.index(_type(label)) for label in labels])
-        letters = [label[0] for label in labels]
-        opens, continues = (np.array([letter in own for letter in letters]) for own in ("BO", "IO"))
+        tags = [tag for label in labels if (tag := LENIENT.parse(label)) is not None]
+        type_of_class = [OUTSIDE if tag.letter == "O" else tag.type for tag in tags]
+        types = list(dict.fromkeys(type_of_class))
+        of_class = np.array([types.index(label) for label in type_of_class])
+        opens, continues = (np.array([tag.letter in letters for tag in tags]) for letters in ("BO", "IO"))
         return cls(classes, types, of_class, opens, continues)
 
     @property
@@ -136,13 +138,14 @@ def fit_labels(tokens: Iterable[UserData], classes: UserData = None) -> LabelRea
     known = [label for label in seen if not is_minus_one(label)]
     if not are_spans(known):
         return LabelReader.fit(tokens, classes)
-    wrong = [label for label in known if label != OUTSIDE and label[0] not in "BI"]
+    tags = {label: STRICT_SCHEMES["IOB2"].parse(label) for label in known}
+    wrong = [label for label, tag in tags.items() if tag is None]
     if wrong:
         raise ValueError(
             f"y has the tag {shown(wrong[0])}: expected IOB2 tags, such as B-PER, I-PER and O; convert other schemes "
             "to IOB2, or pass lists of segments (start, end, label)"
         )
-    types = dict.fromkeys(label[2:] for label in known if label != OUTSIDE)
+    types = dict.fromkeys(tag.type for tag in tags.values() if tag is not None and tag.letter != "O")
     every = [f"{letter}-{one}" for one in types for letter in "BI"]
     return LabelReader.fit(tokens, [*every, *([OUTSIDE] if OUTSIDE in known else [])])
 
@@ -206,7 +209,3 @@ def _are_runs(own: list[tuple[int, int, Any]], T: int) -> bool:
     bounds, labels = [0, *(end for _, end, _ in own)], [label for _, _, label in own]
     covers = [start for start, _, _ in own] == bounds[:-1] and bounds[-1] == T
     return covers and all(one != other for one, other in zip(labels[1:], labels[:-1], strict=True))
-
-
-def _type(label: str) -> str:
-    return label if label == OUTSIDE else label[2:]
