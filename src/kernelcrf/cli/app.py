@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from kernelcrf.cli.outcome import run_by
+from kernelcrf.formats.registry import FORMATS
 from kernelcrf.readers.schemes import SCHEMES, STRICT_SCHEMES
 
 app = typer.Typer(
@@ -23,8 +24,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 KERNELS = ("linear", "rbf", "poly", "laplacian", "cosine", "chi2")
-WRITTEN_FORMATS = ("columns", "jsonl", "crfsuite", "parquet", "npz")
-FORMATS = (*WRITTEN_FORMATS, "conllu")
+WRITTEN_FORMATS = tuple(name for name, format in FORMATS.items() if format.is_written)
+FILES = ", ".join(f"{format.title} ({format.extensions[0]})" for format in FORMATS.values())
 
 
 def _one_of(*words: str, remedy: str = "") -> Callable[[str], str]:
@@ -42,7 +43,7 @@ def _one_of(*words: str, remedy: str = "") -> Callable[[str], str]:
     return parse
 
 
-def _format_option(*names: str, formats: tuple[str, ...] = FORMATS) -> typer.models.OptionInfo:
+def _format_option(*names: str, formats: tuple[str, ...] = tuple(FORMATS)) -> typer.models.OptionInfo:
     """Return an option, called by these names, whose value is one of these formats of files."""
     option: typer.models.OptionInfo = typer.Option(
         *names,
@@ -91,16 +92,16 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(
+    help=f"""Label sequences with conditional random fields and kernels.
+
+    Files are chosen by their extension: {FILES}. Text may be gzipped (.txt.gz). A dash (-) means standard input.
+    """
+)
 def about(
     version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
 ) -> None:
-    """Label sequences with conditional random fields and kernels.
-
-    Files are column files (.txt .conll .tsv ...), .conllu, JSON lines (.jsonl),
-    CRFsuite's text (.items), .parquet or .npz. Text may be gzipped (.txt.gz). A
-    dash (-) means standard input.
-    """
+    """Declare the options of the command itself."""
 
 
 @app.command()

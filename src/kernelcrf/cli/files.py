@@ -22,7 +22,7 @@ import kernelcrf
 from kernelcrf import ChainCRF
 from kernelcrf.arrays import is_sparse
 from kernelcrf.basis.entries import Entries
-from kernelcrf.formats import KINDS, FormatError, Record, Templates, default_templates, format_of, read_batches, write
+from kernelcrf.formats import FORMATS, FormatError, Record, Templates, default_templates, format_of, read_batches, write
 from kernelcrf.formats.streams import STDIN, display_name
 from kernelcrf.formats.templates import TemplateColumns
 from kernelcrf.formats.token_lines import TokenLines
@@ -95,7 +95,7 @@ class Model:
     def batches(self, path: str, format: str | None) -> Iterable[list[Record]]:
         """Return an iterable of lists of records; raise if the file is a column file and the model has no templates."""
         n_columns = None
-        if KINDS.get(format_of(path, format)) == "text":
+        if FORMATS[format_of(path, format)].kind == "text":
             if self.templates is None:
                 data = "a .jsonl or .items file with the features"
                 if self.crf.model_.reader.vectorizer is None:
@@ -148,7 +148,7 @@ def place_of(record: Record, t: int, format: str) -> str:
     start, line, number = record.place.rpartition(", line ")
     if isinstance(record.raw, TokenLines):
         t = record.raw.line_of(t)
-    elif format != "crfsuite":
+    elif not FORMATS[format].has_token_lines:
         return record.place
     return f"{start}{line}{int(number) + t}"
 
@@ -257,10 +257,11 @@ def convert(
 ) -> None:
     """Convert a file of sequences to another format.
 
-    Text is turned into features if `templates` is not None, or if the new format is CRFsuite's.
+    Text is turned into features if `templates` is not None, or if the new format stores nothing else.
     """
     wanted = format_of(target, to_format)
-    if templates is not None and wanted not in ("crfsuite", "jsonl", "parquet"):
+    kind = FORMATS[wanted].kind
+    if templates is not None and kind not in (None, "features"):
         raise FormatError(
             f"{target}: {wanted} files cannot store features, but --templates makes features: omit --templates, or "
             "write a .jsonl file"
@@ -268,7 +269,7 @@ def convert(
     check_apart(target, [source, templates])
     check_overwrite(target)
     batches = read_batches(source, from_format, labels=not no_labels)
-    featured = templates is not None or wanted == "crfsuite"
+    featured = templates is not None or kind == "features"
     write(target, _replace_text(batches, templates) if featured else chain.from_iterable(batches), to_format)
 
 

@@ -20,7 +20,7 @@ from kernelcrf.answers.spans import PredictedSpan
 from kernelcrf.arrays import Array
 from kernelcrf.cli.files import Model, check_apart, check_overwrite
 from kernelcrf.cli.outcome import echo
-from kernelcrf.formats import EXTENSIONS, FormatError, Record, format_of
+from kernelcrf.formats import FORMATS, FormatError, Record, format_of
 from kernelcrf.formats.columns import lines_of
 from kernelcrf.formats.records import object_of, plain_label
 from kernelcrf.formats.streams import STDIN, display_name
@@ -52,7 +52,7 @@ def tag(
     for name in data:
         if name != STDIN:
             os.stat(name)  # raises if there is no such file
-    forms = ["jsonl" if as_json or spans or format_of(name, format) == "jsonl" else "columns" for name in data]
+    forms = ["jsonl" if as_json or spans else FORMATS[format_of(name, format)].tagged_as for name in data]
     targets = _targets(data, forms, output)
     for target in targets:
         check_apart(target, [model, *data])
@@ -90,19 +90,18 @@ def _targets(data: list[str], forms: list[str], output: str | None) -> list[str]
         return [STDIN] * len(data)
     if STDIN in data:
         raise FormatError(f"-o {output}: standard input has no name for an output file: pass file names, or omit -o")
-    names = [PurePath(name.removesuffix(".gz")) for name in data]
-    found = [
-        name.name if name.suffix.lower() in EXTENSIONS[form] else name.with_suffix(EXTENSIONS[form][0]).name
-        for name, form in zip(names, forms, strict=True)
-    ]
-    if len(set(found)) < len(found):
+    targets = []
+    for path, form in zip(data, forms, strict=True):
+        name, extensions = PurePath(path.removesuffix(".gz")), FORMATS[form].extensions
+        targets.append(name.name if name.suffix.lower() in extensions else name.with_suffix(extensions[0]).name)
+    if len(set(targets)) < len(targets):
         raise FormatError(
             f"-o {output}: two files of DATA would be written to the same output file: rename one of them"
         )
     if Path(output).is_file():
         raise FormatError(f"-o {output}: this is a file: pass a folder, which is created if it does not exist")
     Path(output).mkdir(parents=True, exist_ok=True)
-    return [str(Path(output, name)) for name in found]
+    return [str(Path(output, name)) for name in targets]
 
 
 @contextmanager

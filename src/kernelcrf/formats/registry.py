@@ -1,0 +1,52 @@
+"""The formats of files of sequences, by name.
+
+Reading, writing and the command line ask this registry what a format can do. The module `kernelcrf.formats.<name>` has
+the functions `read(path)`, which yields lists of records, and `write(file, records)`. The options of the command are
+made from this file, so it imports no NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of files of sequences.
+
+    title : the name of the format in the help of the command.
+    extensions : the file extensions, the most common first.
+    kind : the only kind of input that the format can store, "text", "features" or "vectors"; None if it stores all.
+    is_binary : whether the files are not text, so that they are neither streamed nor gzipped.
+    is_written : whether files are written, and not only read.
+    read_options : the options of `read_batches` that the reader takes, "labels" and "n_columns".
+    has_token_lines : whether each token has a line of the file, which errors then name.
+    tagged_as : the format in which `kernelcrf tag` writes such files with their labels, "columns" or "jsonl".
+
+    Examples
+    --------
+    >>> from kernelcrf.formats import FORMATS
+    >>> FORMATS["npz"].extensions, FORMATS["npz"].kind, FORMATS["npz"].is_binary
+    (('.npz',), 'vectors', True)
+    """
+
+    title: str
+    extensions: tuple[str, ...]
+    kind: str | None = None
+    is_binary: bool = False
+    is_written: bool = True
+    read_options: tuple[str, ...] = ()
+    has_token_lines: bool = False
+    tagged_as: str = "columns"
+
+
+COLUMN_FILES = (".txt", ".conll", ".tsv", ".iob", ".iob2", ".bio", ".data")
+FORMATS: Mapping[str, Format] = {
+    "columns": Format("column files", COLUMN_FILES, "text", read_options=("labels", "n_columns"), has_token_lines=True),
+    "conllu": Format("CoNLL-U", (".conllu",), "text", is_written=False, read_options=("labels",), has_token_lines=True),
+    "jsonl": Format("JSON lines", (".jsonl", ".ndjson"), tagged_as="jsonl"),
+    "crfsuite": Format("CRFsuite's text", (".items", ".crfs"), "features", has_token_lines=True),
+    "parquet": Format("Parquet", (".parquet",), is_binary=True),
+    "npz": Format("NumPy's archives", (".npz",), "vectors", is_binary=True),
+}
