@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from kernelcrf import ChainCRF
-from kernelcrf.datasets import load_letters
 from studies import common
 from studies.common import kept
+from studies.datasets import load_letters
 
 SEEDS, POOL, FIRST, BATCH, GOAL, MOST = 5, 2000, 20, 10, 0.8, 600
 

@@ -25,11 +25,12 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.metrics import confusion_matrix
 from sklearn.preprocessing import KBinsDiscretizer, StandardScaler
 
-from kernelcrf import ChainCRF, ChainOver, Input, datasets
+from kernelcrf import ChainCRF, ChainOver, Input
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.models.chain_distribution import ChainDistribution
 from studies import common
 from studies.accuracy import baselines
+from studies.datasets import load_batteryless, load_occupancy
 
 REFERENCE = "ChainOver, forest"
 LEAST = 1e-12
@@ -109,7 +110,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 def batteryless(room: str) -> list[Any]:
     """Return pairs of training and test data: five folds of room S1, or S1 -> S2."""
-    data = datasets.load_batteryless()
+    data = load_batteryless()
     own, other = (
         [(x[:, 1:], y) for x, y, g in zip(data.X, data.y, data.groups, strict=True) if g == r] for r in ("S1", "S2")
     )
@@ -119,7 +120,7 @@ def batteryless(room: str) -> list[Any]:
 
 
 def occupancy() -> list[Any]:
-    train, *test = (datasets.load_occupancy(part, by_day=True) for part in ("train", "test1", "test2"))
+    train, *test = (load_occupancy(part, by_day=True) for part in ("train", "test1", "test2"))
     return [tuple([(x, y) for part in parts for x, y in zip(part.X, part.y, strict=True)] for parts in ([train], test))]
 
 

@@ -39,6 +39,7 @@ from sklearn.preprocessing import StandardScaler
 from kernelcrf import ChainCRF, datasets
 from kernelcrf.metrics import log_loss
 from studies import common
+from studies.datasets import load_batteryless, load_letters
 
 SIZES = {"activity": (1, 3, 10, 20), "prosody": (1, 3, 10, 30), "letters": (3, 30)}
 TITLES = {
@@ -54,7 +55,7 @@ Pairs = list[tuple[Any, Any]]
 
 
 def activity() -> tuple[Pairs, list[tuple[Pairs, Pairs]]]:
-    data = datasets.load_batteryless()
+    data = load_batteryless()
     rooms = {room: [k for k, group in enumerate(data.groups) if group == room] for room in ("S1", "S2")}
     scale = StandardScaler().fit(np.concatenate([data.X[k][:, 1:] for k in rooms["S1"]]))
     pairs = {room: [(scale.transform(data.X[k][:, 1:]), data.y[k]) for k in own] for room, own in rooms.items()}
@@ -87,7 +88,7 @@ def prosody() -> tuple[Pairs, list[tuple[Pairs, Pairs]]]:
 
 
 def letters() -> tuple[Pairs, list[tuple[Pairs, Pairs]]]:
-    data = datasets.load_letters("small")
+    data = load_letters("small")
     # The same word stands many times in a row, written by others.
     rng = np.random.default_rng(0)
     folds = [[(data.X[k], data.y[k]) for k in rng.permutation(train)] for train, _ in data.splits[:4]]

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 
 from kernelcrf import ChainCRF, TemperatureScaling
-from kernelcrf.datasets import load_gpstruct, load_letters
 from kernelcrf.metrics import expected_calibration_error, log_loss
 from studies import common
 from studies.common import kept
+from studies.datasets import load_gpstruct, load_letters
 
 TASKS = {"segmentation": "segmentation", "basenp": "base noun phrases", "letters": "letters"}
 METHODS = ("mode", "temperature", "average", "average, fitted", "mode, all data")

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from kernelcrf import ChainCRF
-from kernelcrf.datasets import load_letters
 from studies import common
 from studies.accuracy.tagging_tasks import TASKS, TEMPLATES, parts_of
 from studies.accuracy.text_features import WindowFeatures
+from studies.datasets import load_letters
 
 TOLS = tuple(10.0**-k for k in range(2, 9))
 SEARCH_TOLS, SEARCH_CS = (1e-2, 1e-4, 1e-6), (1.0, 3.0, 10.0, 30.0)

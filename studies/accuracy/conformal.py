@@ -38,11 +38,12 @@ from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import StandardScaler
 
-from kernelcrf import ChainCRF, ConformalLabellings, ConformalLabels, ConformalSpans, MultiLabelCRF, datasets
+from kernelcrf import ChainCRF, ConformalLabellings, ConformalLabels, ConformalSpans, MultiLabelCRF
 from kernelcrf.metrics import spans
 from studies import common
 from studies.accuracy.defaults import DATA
 from studies.common import kept
+from studies.datasets import load_multilabel
 
 LEVELS = (0.8, 0.9, 0.95)
 N_LETTERS = 2012
@@ -117,7 +118,7 @@ def fitted_chain(name: str) -> tuple[float, ChainCRF, list[Any], list[Any]]:
 
 def fitted_sets() -> tuple[float, MultiLabelCRF, np.ndarray, np.ndarray]:
     start = time.process_time()
-    data = datasets.load_multilabel("scene")
+    data = load_multilabel("scene")
     scaler = StandardScaler().fit(data.X_train)
     model = MultiLabelCRF(C=10.0, gamma=1 / 294, structure="full", n_components=500, tol=1e-3, random_state=0)
     model.fit(scaler.transform(data.X_train), data.Y_train)

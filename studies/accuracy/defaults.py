@@ -34,6 +34,7 @@ from kernelcrf.metrics import span_f1
 from kernelcrf.preprocessing import PerToken
 from studies import common
 from studies.accuracy import baselines
+from studies.datasets import load_batteryless, load_letters, load_occupancy
 
 GRID = (0.1, 1.0, 10.0, 100.0)
 
@@ -52,17 +53,17 @@ def every_fifth(X: list[Any], y: list[Any], first: int = 4) -> list[Any]:
 
 
 def letters() -> list[Any]:
-    data = datasets.load_letters()
+    data = load_letters()
     return [([data.X[i] for i in part], [data.y[i] for i in part]) for part in data.splits[0]]
 
 
 def batteryless() -> list[Any]:
-    data = datasets.load_batteryless()
+    data = load_batteryless()
     return every_fifth([x[:, 1:] for x in data.X], data.y)
 
 
 def occupancy() -> list[Any]:
-    train, *test = (datasets.load_occupancy(part, by_day=True) for part in ("train", "test1", "test2"))
+    train, *test = (load_occupancy(part, by_day=True) for part in ("train", "test1", "test2"))
     return [(train.X, train.y), ([x for part in test for x in part.X], [y for part in test for y in part.y])]
 
 

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from kernelcrf import ChainCRF
-from kernelcrf.datasets import load_gpstruct, load_letters
 from studies import common
 from studies.common import kept
+from studies.datasets import load_gpstruct, load_letters
 
 TASKS = {
     "basenp": "base noun phrases",

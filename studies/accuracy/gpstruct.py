@@ -43,10 +43,10 @@ from sklearn.model_selection import KFold
 from sklearn.svm import SVC
 
 from kernelcrf import ChainCRF
-from kernelcrf.datasets import load_gpstruct
 from studies import common
 from studies.accuracy.baselines import CRFsuite, PerToken
 from studies.common import kept
+from studies.datasets import load_gpstruct
 
 TASKS = ("basenp", "chunking", "segmentation", "japanesene")
 TITLES = ("base noun phrases", "chunking", "segmentation", "Japanese named entities")

@@ -36,11 +36,12 @@ import numpy as np
 from sklearn.model_selection import KFold
 
 from kernelcrf import ChainCRF
-from kernelcrf.datasets import load_gpstruct, load_letters, make_sequences
+from kernelcrf.datasets import make_sequences
 from kernelcrf.fitting.held_out import highest
 from kernelcrf.metrics import log_loss
 from studies import common
 from studies.common import kept
+from studies.datasets import load_gpstruct, load_letters
 
 TITLES = {
     "segmentation": "segmentation",

@@ -49,10 +49,10 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 from kernelcrf import ChainCRF
-from kernelcrf.datasets import load_letters
 from studies import common
 from studies.accuracy.baselines import CRFsuite, RbfSVC, nystroem
 from studies.common import kept
+from studies.datasets import load_letters
 
 PLACE_WEIGHT = 0.3
 

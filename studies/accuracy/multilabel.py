@@ -27,9 +27,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from kernelcrf import MultiLabelCRF
-from kernelcrf.datasets import MultilabelData, load_multilabel
 from studies import common
 from studies.common import kept
+from studies.datasets import MultilabelData, load_multilabel
 
 N_COMPONENTS = 500
 SETS = ("scene", "yeast", "emotions")

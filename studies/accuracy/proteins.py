@@ -37,11 +37,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
 from kernelcrf import ChainCRF
-from kernelcrf.datasets import load_cb513, load_qian_sejnowski, load_ts115
 from kernelcrf.metrics import expected_calibration_error, log_loss
 from studies import common
 from studies.accuracy.baselines import CRFsuite, PerToken, RbfSVC, nystroem
 from studies.common import kept
+from studies.datasets import load_cb513, load_qian_sejnowski, load_ts115
 
 HALF = 8
 DECAY = 6.0

@@ -16,13 +16,14 @@ from sklearn.model_selection import GroupKFold, KFold, cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
 from kernelcrf import ChainCRF, SegmentCRF
-from kernelcrf.datasets import load_ts115, load_us_addresses
+from kernelcrf.datasets import load_us_addresses
 from kernelcrf.inference.segments import SegmentMessages, SegmentScores
 from kernelcrf.metrics import spans
 from studies import common
 from studies.accuracy import activity, proteins
 from studies.accuracy.tagging_tasks import ENTITIES, TASKS, USUAL, iobes, parts_of
 from studies.accuracy.text_features import PART, shape
+from studies.datasets import load_ts115
 
 LEAST = 1e-12
 LABELS = 3

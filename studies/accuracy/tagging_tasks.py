@@ -38,7 +38,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from kernelcrf import ChainCRF
-from kernelcrf.datasets import load_conll2000, load_ud_ewt, load_wnut17
+from kernelcrf.datasets import load_conll2000, load_wnut17
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import chain, decoding
 from kernelcrf.metrics import expected_calibration_error, log_loss, span_f1, spans
@@ -47,6 +47,7 @@ from studies import common
 from studies.accuracy.baselines import CRFsuite
 from studies.accuracy.embeddings import minilm
 from studies.accuracy.text_features import WindowFeatures, attributes
+from studies.datasets import load_ud_ewt
 
 TOL = 1e-3
 SEARCH_SENTENCES = 3000

@@ -36,9 +36,10 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 
-from kernelcrf import ChainCRF, Input, datasets
+from kernelcrf import ChainCRF, Input
 from kernelcrf.metrics import log_loss
 from studies import common
+from studies.datasets import load_batteryless, load_occupancy
 
 GRID = (0.01, 0.1, 1.0, 10.0, 100.0)
 N_FOLDS, INNER_FOLDS, TOL = 5, 3, 1e-3
@@ -58,10 +59,10 @@ TITLES = {"occupancy": "Occupancy", "activity": "Activity", "dense": "Activity, 
 def load(task: str) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the sequences of a task as pairs of columns and labels."""
     if task != "occupancy":
-        data = datasets.load_batteryless()
+        data = load_batteryless()
         found = [(x[:, 1:], y) for x, y, room in zip(data.X, data.y, data.groups, strict=True) if room == "S1"]
     else:
-        days = [datasets.load_occupancy(part, by_day=True) for part in ("train", "test1", "test2")]
+        days = [load_occupancy(part, by_day=True) for part in ("train", "test1", "test2")]
         found = [pair for part in days for pair in zip(part.X, part.y, strict=True)]
     return [(np.asarray(x)[:: THINNED[task]], np.asarray(y)[:: THINNED[task]]) for x, y in found]
 

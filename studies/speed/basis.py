@@ -17,10 +17,10 @@ from scipy.linalg import blas
 from kernelcrf.basis.choice import choose_basis
 from kernelcrf.basis.distinct import distinct
 from kernelcrf.basis.pivots import Random
-from kernelcrf.datasets import load_letters
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 from studies import common
+from studies.datasets import load_letters
 
 SIZES = (250, 500, 1000, 2000)
 RULES = ("greedy", "random", "uniform", "kmeans", "lloyd")

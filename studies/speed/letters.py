@@ -16,8 +16,8 @@ from scipy.linalg import cholesky, solve_triangular
 from threadpoolctl import threadpool_limits
 
 from kernelcrf import ChainCRF
-from kernelcrf.datasets import load_letters
 from studies import common
+from studies.datasets import load_letters
 
 GAMMA, N_COMPONENTS, TOL = 0.03, 1000, 1e-4
 PIVOTS = ("auto", "random")

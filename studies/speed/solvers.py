@@ -16,12 +16,12 @@ from threadpoolctl import threadpool_limits
 
 from kernelcrf.basis.distinct import distinct
 from kernelcrf.basis.features import make_features
-from kernelcrf.datasets import load_letters
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
 from kernelcrf.solvers import LBFGS, BlockJacobi, NewtonCG, Solver, Subspace
 from kernelcrf.solvers.loop import minimise
 from studies import common
+from studies.datasets import load_letters
 from studies.speed.evaluation import make_layout, make_objective
 
 GAPS = (1e-2, 1e-4, 1e-6)

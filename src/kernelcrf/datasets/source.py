@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.arrays import Array, Places
-from kernelcrf.formats.npz import load_arrays
 from kernelcrf.formats.streams import line_batches
 
 Folder: TypeAlias = str | os.PathLike[str] | None
@@ -58,34 +57,17 @@ class Source:
         raise FileNotFoundError(f"{path}: no such file ({place}). {advice}")
 
 
-SOURCES = {
-    name: Source(**fields)
-    for name, fields in tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8")).items()
-}
+def read_sources(path: Path) -> dict[str, Source]:
+    """Return the data sets that a TOML file describes, by name."""
+    return {name: Source(**fields) for name, fields in tomllib.loads(path.read_text(encoding="utf-8")).items()}
+
+
+SOURCES = read_sources(Path(__file__).with_name("sources.toml"))
 
 
 def read_lines(path: Path) -> list[str]:
     """Return the lines of a UTF-8 text file; unpack the file if its name ends in .gz."""
     return [line for _, lines in line_batches(path) for line in lines]
-
-
-def read_arrays(path: Path, names: Sequence[str]) -> dict[str, Array]:
-    """Return the arrays of an .npz file that `names` lists, without unpickling; raise if an array is missing."""
-    try:
-        found = load_arrays(path)
-        if missing := [name for name in names if name not in found]:
-            raise ValueError(f"arrays are missing: {', '.join(missing)}")
-        return {name: found[name] for name in names}
-    except ValueError as error:
-        raise ValueError(f"{path}: expected an .npz file with the arrays {', '.join(names)} ({error})") from error
-
-
-def read_table(path: Path, separator: str, names: Sequence[str]) -> list[list[str]]:
-    """Return the columns of a text table, each as a list of strings; raise if its first line is not `names`."""
-    header, *lines = read_lines(path) or [""]
-    if header != separator.join(names):
-        raise ValueError(f"{path}, line 1: expected the header {separator.join(names)!r}, got {header!r}")
-    return split_lines(path, dict(enumerate(lines, 2)), separator, len(names))
 
 
 def read_sentences(path: Path, separator: str, width: int) -> tuple[list[list[str]], Places]:

@@ -16,6 +16,7 @@ from kernelcrf.datasets.labelled import LabelledSequences
 from kernelcrf.datasets.source import (
     SOURCES,
     Folder,
+    Source,
     check_choice,
     cut,
     read_lines,
@@ -45,7 +46,7 @@ def load_conll2000(subset: Literal["train", "test"] = "train", *, folder: Folder
     ({'word': 'Rockwell', 'pos': 'NNP'}, ['B-NP', 'I-NP'])
     """
     check_choice("subset", subset, ("train", "test"))
-    return _load_tagged("conll2000", subset, folder, ("word", "pos"), " ")
+    return load_tagged(SOURCES["conll2000"], subset, folder, ("word", "pos"), " ")
 
 
 def load_wnut17(subset: Part = "train", *, folder: Folder = None) -> LabelledSequences:
@@ -64,26 +65,7 @@ def load_wnut17(subset: Part = "train", *, folder: Folder = None) -> LabelledSeq
     (1009, {'word': 'Stabilized'})
     """
     check_choice("subset", subset, ("train", "dev", "test"))
-    return _load_tagged("wnut17", subset, folder, ("word",), "\t")
-
-
-def load_ud_ewt(subset: Part = "train", *, folder: Folder = None) -> LabelledSequences:
-    """Load English web text with universal parts of speech: UD English EWT, release 2.16.
-
-    X has one dict per token with its `word`, and y has the 17 universal tags. The usual score is the percentage of
-    words with the correct tag; do not compare scores of different releases.
-
-    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
-
-    Examples
-    --------
-    >>> from kernelcrf.datasets import load_ud_ewt
-    >>> data = load_ud_ewt("dev")
-    >>> data.X[0][:2], data.y[0][:2].tolist()
-    ([{'word': 'From'}, {'word': 'the'}], ['ADP', 'DET'])
-    """
-    check_choice("subset", subset, ("train", "dev", "test"))
-    return _load_tagged("ud_ewt", subset, folder, ("word",), "\t")
+    return load_tagged(SOURCES["wnut17"], subset, folder, ("word",), "\t")
 
 
 def load_prosody(
@@ -146,12 +128,14 @@ def load_prosody(
     )
 
 
-def _load_tagged(source: str, subset: str, folder: Folder, names: tuple[str, ...], separator: str) -> LabelledSequences:
+def load_tagged(
+    source: Source, subset: str, folder: Folder, names: tuple[str, ...], separator: str
+) -> LabelledSequences:
     """Load a file with one token per line; the columns are the inputs, called `names`, and then the label."""
-    path = SOURCES[source].path(folder, f"{subset}.txt.gz")
+    path = source.path(folder, f"{subset}.txt.gz")
     (*inputs, labels), starts = read_sentences(path, separator, len(names) + 1)
     y = cut(np.array(labels, dtype=np.str_), starts)
-    return LabelledSequences(_dicts(names, inputs, starts), y, **SOURCES[source].about(f"Part {subset!r}."))
+    return LabelledSequences(_dicts(names, inputs, starts), y, **source.about(f"Part {subset!r}."))
 
 
 def _dicts(names: tuple[str, ...], columns: list[list[str]], starts: Places) -> list[list[dict[str, str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -12,7 +13,9 @@ from scipy.sparse import csr_array
 
 from kernelcrf.arrays import Array, Floats, Places
 from kernelcrf.datasets.labelled import LabelledSequences
-from kernelcrf.datasets.source import SOURCES, Folder, check_choice, cut, read_arrays, read_sentences
+from kernelcrf.datasets.source import Folder, check_choice, cut, read_sentences
+from kernelcrf.formats.npz import load_arrays
+from studies.datasets.sources import SOURCES
 
 Task: TypeAlias = Literal["basenp", "chunking", "segmentation", "japanesene"]
 
@@ -31,6 +34,17 @@ TAGS: dict[Task, tuple[str, ...]] = {
 }
 
 
+def read_arrays(path: Path, names: Sequence[str]) -> dict[str, Array]:
+    """Return the arrays of an .npz file that `names` lists, without unpickling; raise if an array is missing."""
+    try:
+        arrays = load_arrays(path)
+        if missing := [name for name in names if name not in arrays]:
+            raise ValueError(f"arrays are missing: {', '.join(missing)}")
+        return {name: arrays[name] for name in names}
+    except ValueError as error:
+        raise ValueError(f"{path}: expected an .npz file with the arrays {', '.join(names)} ({error})") from error
+
+
 def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folder = None) -> LabelledSequences:
     """Load handwritten words, with 16 x 8 binary pixels per letter.
 
@@ -43,7 +57,7 @@ def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folde
 
     Examples
     --------
-    >>> from kernelcrf.datasets import load_letters
+    >>> from studies.datasets import load_letters
     >>> data = load_letters()
     >>> data.X[0].shape, "".join(data.y[0])
     ((9, 128), 'ommanding')
@@ -97,7 +111,7 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
 
     Examples
     --------
-    >>> from kernelcrf.datasets import load_gpstruct
+    >>> from studies.datasets import load_gpstruct
     >>> data = load_gpstruct("segmentation")
     >>> data.X[0].shape, len(data.splits)
     ((57, 1386), 5)
@@ -142,7 +156,7 @@ class MultilabelData:
 
     Examples
     --------
-    >>> from kernelcrf.datasets import load_multilabel
+    >>> from studies.datasets import load_multilabel
     >>> data = load_multilabel("emotions")  # from the folder KERNELCRF_DATA
     >>> type(data).__name__, data.Y_train.shape, len(data.label_names)
     ('MultilabelData', (391, 6), 6)
@@ -170,7 +184,7 @@ def load_multilabel(name: Literal["scene", "yeast", "emotions"], *, folder: Fold
 
     Examples
     --------
-    >>> from kernelcrf.datasets import load_multilabel
+    >>> from studies.datasets import load_multilabel
     >>> data = load_multilabel("scene")
     >>> data.X_train.shape, data.Y_train.shape
     ((1211, 294), (1211, 6))

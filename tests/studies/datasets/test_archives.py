@@ -3,7 +3,7 @@ import gzip
 import numpy as np
 import pytest
 
-from kernelcrf.datasets import load_gpstruct, load_letters, load_multilabel
+from studies.datasets import load_gpstruct, load_letters, load_multilabel
 
 
 def test_letters_have_the_counts_of_the_authors(data_folder):
@@ -196,3 +196,18 @@ def test_arrays_that_do_not_fit_together_are_named(changes, message, tmp_path):
     np.savez(tmp_path / "multilabel" / "scene.npz", **arrays | changes)
     with pytest.raises(ValueError, match=message):
         load_multilabel("scene", folder=tmp_path)
+
+
+def test_an_archive_that_is_wrong_is_named(tmp_path):
+    path = tmp_path / "letters_ocr" / "letters.npz"
+    path.parent.mkdir()
+    for content in (b"", b"PK\x03\x04 cut", b"text"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"letters\.npz: expected an \.npz file with the arrays pixels_packed, "):
+            load_letters(folder=tmp_path)
+    np.savez(path, label=np.zeros(3))
+    with pytest.raises(ValueError, match="missing: pixels_packed, word_id, fold"):
+        load_letters(folder=tmp_path)
+    np.savez(path, **{name: np.array([None]) for name in ("pixels_packed", "label", "word_id", "fold")})
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        load_letters(folder=tmp_path)

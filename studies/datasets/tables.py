@@ -1,4 +1,4 @@
-"""Load data sets that are stored as text tables: proteins, with one chain per row, and sensor readings."""
+"""Load data sets that are stored as text tables: proteins, sensor readings, and parts of speech."""
 
 from __future__ import annotations
 
@@ -10,12 +10,22 @@ import numpy as np
 
 from kernelcrf.arrays import Array
 from kernelcrf.datasets.labelled import LabelledSequences
-from kernelcrf.datasets.source import SOURCES, Folder, check_choice, cut, read_numbers, read_table
+from kernelcrf.datasets.source import Folder, check_choice, cut, read_lines, read_numbers, split_lines
+from kernelcrf.datasets.tokens import Part, load_tagged
+from studies.datasets.sources import SOURCES
 
 DSSP = ("chain", "group", "sequence", "dssp3", "dssp8", "ordered", "eval_mask")
 SENSORS = ("Temperature", "Humidity", "Light", "CO2", "HumidityRatio")
 READINGS = ("time", "acc_frontal", "acc_vertical", "acc_lateral", "antenna", "rssi", "phase", "frequency")
 ACTIVITIES = np.array(["sit on bed", "sit on chair", "lying", "ambulating"])
+
+
+def read_table(path: Path, separator: str, names: Sequence[str]) -> list[list[str]]:
+    """Return the columns of a text table, each as a list of strings; raise if its first line is not `names`."""
+    header, *lines = read_lines(path) or [""]
+    if header != separator.join(names):
+        raise ValueError(f"{path}, line 1: expected the header {separator.join(names)!r}, got {header!r}")
+    return split_lines(path, dict(enumerate(lines, 2)), separator, len(names))
 
 
 def load_cb513(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> LabelledSequences:
@@ -36,7 +46,7 @@ def load_cb513(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> Labell
 
     Examples
     --------
-    >>> from kernelcrf.datasets import load_cb513
+    >>> from studies.datasets import load_cb513
     >>> data = load_cb513()
     >>> data.X[0][:2], data.y[0][:2].tolist()
     ([{'residue': 'R'}, {'residue': 'T'}], ['C', 'C'])
@@ -55,7 +65,7 @@ def load_ts115(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> Labell
 
     Examples
     --------
-    >>> from kernelcrf.datasets import load_ts115
+    >>> from studies.datasets import load_ts115
     >>> load_ts115(n_classes=8).y[0][:5]
     array(['C', 'C', 'H', 'H', 'H'], dtype='<U1')
     """
@@ -89,7 +99,7 @@ def load_qian_sejnowski(subset: Literal["train", "test"] = "train", *, folder: F
 
     Examples
     --------
-    >>> from kernelcrf.datasets import load_qian_sejnowski
+    >>> from studies.datasets import load_qian_sejnowski
     >>> load_qian_sejnowski("test").lengths[:3]
     array([306, 108, 113])
     """
@@ -119,7 +129,7 @@ def load_occupancy(
 
     Examples
     --------
-    >>> from kernelcrf.datasets import load_occupancy
+    >>> from studies.datasets import load_occupancy
     >>> data = load_occupancy("test1", by_day=True)
     >>> data.feature_names, [len(day) for day in data.y]
     (('Temperature', 'Humidity', 'Light', 'CO2', 'HumidityRatio'), [581, 1440, 644])
@@ -159,7 +169,7 @@ def load_batteryless(*, folder: Folder = None) -> LabelledSequences:
 
     Examples
     --------
-    >>> from kernelcrf.datasets import load_batteryless
+    >>> from studies.datasets import load_batteryless
     >>> data = load_batteryless()
     >>> data.feature_names[:4], len(data.y)
     (('time', 'acc_frontal', 'acc_vertical', 'acc_lateral'), 87)
@@ -184,6 +194,25 @@ def load_batteryless(*, folder: Folder = None) -> LabelledSequences:
     return LabelledSequences(
         X, y, ids=np.array(ids), groups=np.array(groups), feature_names=READINGS, **SOURCES["batteryless"].about()
     )
+
+
+def load_ud_ewt(subset: Part = "train", *, folder: Folder = None) -> LabelledSequences:
+    """Load English web text with universal parts of speech: UD English EWT, release 2.16.
+
+    X has one dict per token with its `word`, and y has the 17 universal tags. The usual score is the percentage of
+    words with the correct tag; do not compare scores of different releases.
+
+    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from studies.datasets import load_ud_ewt
+    >>> data = load_ud_ewt("dev")
+    >>> data.X[0][:2], data.y[0][:2].tolist()
+    ([{'word': 'From'}, {'word': 'the'}], ['ADP', 'DET'])
+    """
+    check_choice("subset", subset, ("train", "dev", "test"))
+    return load_tagged(SOURCES["ud_ewt"], subset, folder, ("word",), "\t")
 
 
 def _run_starts(keys: Array) -> Array:

@@ -3,7 +3,8 @@ import gzip
 import numpy as np
 import pytest
 
-from kernelcrf.datasets import load_batteryless, load_cb513, load_occupancy, load_qian_sejnowski, load_ts115
+from studies.datasets import load_batteryless, load_cb513, load_occupancy, load_qian_sejnowski, load_ts115, load_ud_ewt
+from studies.datasets.tables import read_table
 
 OCCUPANCY = "date,Temperature,Humidity,Light,CO2,HumidityRatio,Occupancy\n"
 BATTERYLESS = "trial,time,acc_frontal,acc_vertical,acc_lateral,antenna,rssi,phase,frequency,label\n"
@@ -168,3 +169,30 @@ def test_batteryless_that_is_wrong_is_named(rows, message, tmp_path):
     write(tmp_path / "batteryless_activity" / "S1.csv.gz", BATTERYLESS + "\n".join(rows))
     with pytest.raises(ValueError, match=message):
         load_batteryless(folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1: expected the header 'a,b', got ''"),
+        ("b,a\n1,2\n", "line 1: expected the header 'a,b', got 'b,a'"),
+        ("a,b\n", "has no rows"),
+        ("a,b\n1,2\n1\n1,2,3\n", r"line 3: expected 2 cells, none of them empty, got \['1'\]"),
+        ("a,b\n1,2\n\n1,2\n", r"line 3: expected 2 cells, none of them empty, got \[''\]"),
+        ("a,b\n1,\n", r"line 2: expected 2 cells, none of them empty, got \['1', ''\]"),
+    ],
+)
+def test_a_table_that_is_wrong_is_named_with_its_line(text, message, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_table(path, ",", ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("subset", "sentences", "words"), [("train", 12_544, 204_577), ("dev", 2_001, 25_147), ("test", 2_077, 25_094)]
+)
+def test_ud_ewt_has_the_counts_of_its_release(data_folder, subset, sentences, words):
+    data = load_ud_ewt(subset, folder=data_folder)
+    assert (len(data.X), data.lengths.sum()) == (sentences, words)
+    assert len(np.unique(np.concatenate(data.y))) == 17

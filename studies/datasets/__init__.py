@@ -1,0 +1,27 @@
+"""Read public data sets from plain conversions of the authors' files, which only the studies have.
+
+Data sets whose own files are read are in `kernelcrf.datasets`. Both find their files in the folder KERNELCRF_DATA.
+"""
+
+from studies.datasets.archives import MultilabelData, load_gpstruct, load_letters, load_multilabel
+from studies.datasets.tables import (
+    load_batteryless,
+    load_cb513,
+    load_occupancy,
+    load_qian_sejnowski,
+    load_ts115,
+    load_ud_ewt,
+)
+
+__all__ = [
+    "MultilabelData",
+    "load_batteryless",
+    "load_cb513",
+    "load_gpstruct",
+    "load_letters",
+    "load_multilabel",
+    "load_occupancy",
+    "load_qian_sejnowski",
+    "load_ts115",
+    "load_ud_ewt",
+]
