@@ -1,6 +1,9 @@
 """Build a self-contained HTML page with SVG charts, without scripts, in a light and a dark theme.
 
 All text from data is escaped by `text`. A security policy in the head of the page forbids scripts and downloads.
+
+The charts are not those of `kernelcrf.plotting`: a report needs no matplotlib, and its style sheet gives lines, text and
+background the colours of the reader's theme, which the pictures of matplotlib fix when they are drawn.
 """
 
 from __future__ import annotations
