@@ -79,10 +79,10 @@ def projected(K_xB, K_BB):
 class Farthest:
     """The pivot rule of docs/extend/pivot_rule.md: the input farthest from those chosen, one at a time."""
 
-    def grow(self, growth, rng):
-        X = np.asarray(growth.inputs())
+    def grow(self, builder, rng):
+        X = np.asarray(builder.inputs())
         pivot, distance = int(rng.integers(len(X))), np.full(len(X), np.inf)
         while distance.max() > 0:
-            yield growth.append_inputs(np.array([pivot]))
+            yield builder.append_inputs(np.array([pivot]))
             distance = np.minimum(distance, np.linalg.norm(X - X[pivot], axis=1))
             pivot = int(distance.argmax())

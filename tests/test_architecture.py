@@ -9,7 +9,7 @@ import networkx as nx
 import pytest
 
 import kernelcrf
-from kernelcrf.kernels.named import NAMED
+from kernelcrf.kernels.named_kernels import NAMED
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(kernelcrf.__file__).parent

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from kernelcrf.arrays import Array, Floats, Places
-from kernelcrf.datasets.labelled import LabelledSequences
+from kernelcrf.datasets.labelled_sequences import LabelledSequences
 from kernelcrf.datasets.source import Folder, check_choice, cut, read_sentences
 from kernelcrf.formats.npz import load_arrays
 from studies.datasets.sources import SOURCES

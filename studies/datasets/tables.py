@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from kernelcrf.arrays import Array
-from kernelcrf.datasets.labelled import LabelledSequences
+from kernelcrf.datasets.labelled_sequences import LabelledSequences
 from kernelcrf.datasets.source import Folder, check_choice, cut, read_lines, read_numbers, split_lines
 from kernelcrf.datasets.tokens import Part, load_tagged
 from studies.datasets.sources import SOURCES

@@ -33,7 +33,7 @@ LONGEST = 8192
 LOOPS = ("scaled", "logspace", "tangents", "decoding", "clique_tree", "loopy", "gibbs", "fused", "compiled")
 COMPILED = [
     *(f"kernelcrf.inference.loops.{name}" for name in LOOPS),
-    *("kernelcrf.basis.distinct", "kernelcrf.basis.entries", "kernelcrf.solvers.ascent_loops"),
+    *("kernelcrf.basis.distinct_inputs", "kernelcrf.basis.sparse_entries", "kernelcrf.solvers.ascent_loops"),
 ]
 
 

@@ -69,14 +69,14 @@ TESTS: dict[str, list[str]] = {
     "inference/loops/fused.py": ["tests/partitions/test_fused.py"],
     "basis/choice.py": ["tests/basis/test_choice.py", "tests/basis/test_features.py"],
     "basis/centres.py": ["tests/basis/test_centres.py", "tests/basis/test_choice.py"],
-    "basis/distinct.py": ["tests/basis/test_distinct.py"],
-    "basis/entries.py": ["tests/basis/test_entries.py", "tests/readers/test_feature_dicts.py"],
+    "basis/distinct_inputs.py": ["tests/basis/test_distinct_inputs.py"],
+    "basis/sparse_entries.py": ["tests/basis/test_sparse_entries.py", "tests/readers/test_feature_dicts.py"],
     "basis/factor.py": BASIS,
     "basis/panels.py": BASIS,
-    "basis/growth.py": BASIS,
-    "basis/local_growth.py": BASIS,
-    "basis/features.py": ["tests/basis/test_features.py", "tests/basis/test_folded.py"],
-    "basis/folded.py": ["tests/basis/test_folded.py"],
+    "basis/builder.py": BASIS,
+    "basis/local_builder.py": BASIS,
+    "basis/features.py": ["tests/basis/test_features.py", "tests/basis/test_kernel_weights.py"],
+    "basis/kernel_weights.py": ["tests/basis/test_kernel_weights.py"],
     "basis/pivots.py": ["tests/basis/test_choice.py", "tests/basis/test_features.py", "tests/basis/test_pivots.py"],
     "solvers/__init__.py": [*SOLVE, "tests/solvers/test_dual.py"],
     "solvers/dual.py": ["tests/solvers/test_dual.py"],
@@ -88,7 +88,7 @@ TESTS: dict[str, list[str]] = {
     "solvers/newton.py": SOLVE,
     "solvers/preconditioners.py": ["tests/solvers/test_preconditioners.py", *SOLVE],
 }
-COMPILED = ("inference/loops/", "basis/distinct.py", "basis/entries.py", "solvers/ascent_loops.py")
+COMPILED = ("inference/loops/", "basis/distinct_inputs.py", "basis/sparse_entries.py", "solvers/ascent_loops.py")
 PARTS = ("objective.py", "certificate.py", "inference/loops/", "inference/", "basis/", "solvers/")
 
 

@@ -15,7 +15,7 @@ import scipy.linalg
 from scipy.linalg import blas
 
 from kernelcrf.basis.choice import choose_basis
-from kernelcrf.basis.distinct import distinct
+from kernelcrf.basis.distinct_inputs import distinct
 from kernelcrf.basis.pivots import Random
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel

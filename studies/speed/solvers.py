@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from kernelcrf.basis.distinct import distinct
+from kernelcrf.basis.distinct_inputs import distinct
 from kernelcrf.basis.features import make_features
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective

@@ -12,7 +12,7 @@ from kernelcrf.basis.choice import choose_basis
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.basis.pivots import Uniform, drive
 from kernelcrf.datasets import make_sequences
-from kernelcrf.distributed.basis import DistributedGrowth, own_inputs
+from kernelcrf.distributed.basis import DistributedBasisBuilder, own_inputs
 from kernelcrf.fitting.corpus import residual_of
 from kernelcrf.kernels.inputs import InputKernel
 
@@ -111,9 +111,9 @@ def test_parts_on_a_cluster_keep_to_the_kernel(dtype, started):
     own = own_inputs(parts, cluster)
     start = None
     for size in (100, 256) if started else (256,):
-        growth = DistributedGrowth(kernel, parts, own, size, cluster, start)
-        drive(Uniform(), growth, np.random.default_rng(0))
-        start = growth.finish()
+        builder = DistributedBasisBuilder(kernel, parts, own, size, cluster, start)
+        drive(Uniform(), builder, np.random.default_rng(0))
+        start = builder.finish()
         excess_check(kernel, X)(np.concatenate(cluster.fetch(start.F)))
 
 

@@ -8,10 +8,10 @@ from sklearn.gaussian_process import kernels as gp
 from bases import KERNELS, MEANS, RULES, SPARSE, VECTORIAL, inputs, projected, rules
 from kernelcrf.basis import factor, panels
 from kernelcrf.basis.choice import choose_basis
-from kernelcrf.basis.distinct import distinct
+from kernelcrf.basis.distinct_inputs import distinct
 from kernelcrf.basis.factor import pivoted_cholesky, row_blocks
 from kernelcrf.basis.features import WhitenedMap
-from kernelcrf.basis.local_growth import LocalGrowth
+from kernelcrf.basis.local_builder import LocalBasisBuilder
 from kernelcrf.basis.pivots import Greedy, Random
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
@@ -110,7 +110,7 @@ def test_sparse_equals_dense(name, rule_name):
     X, kernel = inputs(U), KERNELS[name]
     sparse = choose(kernel, sp.csr_array(X), rule_name)
     assert sp.issparse(sparse.landmarks)
-    dense = LocalGrowth(kernel, X, sparse.n, 0.0, LocalEngine())
+    dense = LocalBasisBuilder(kernel, X, sparse.n, 0.0, LocalEngine())
     dense.append_inputs(sparse.indices)
     dense = dense.finish()
     assert set(dense.indices) == set(sparse.indices)
@@ -212,9 +212,9 @@ def test_growing_keeps_columns_and_equals_the_projection_on_all_atoms(rule_name,
 def test_one_choice_of_atoms_in_two_parts_is_that_in_one():
     X, kernel = inputs(U), KERNELS["rbf"]
     atoms = np.arange(30)
-    whole = LocalGrowth(kernel, X, 30, 0.0, LocalEngine())
+    whole = LocalBasisBuilder(kernel, X, 30, 0.0, LocalEngine())
     whole.append_inputs(atoms)
-    parts = LocalGrowth(kernel, X, 30, 0.0, LocalEngine())
+    parts = LocalBasisBuilder(kernel, X, 30, 0.0, LocalEngine())
     parts.append_inputs(atoms[:11])
     parts.append_points(X[atoms[11:]])
     whole, parts = whole.finish(), parts.finish()
@@ -298,9 +298,9 @@ def test_a_diagonal_that_overflows_is_named(scale):
 
 @pytest.mark.parametrize("count", [1, 3, 8, 9])
 def test_the_largest_residuals_and_the_largest_of_the_others(count):
-    growth = LocalGrowth(InputKernel("linear"), np.eye(8), 3, 0.0, LocalEngine())
-    growth.residual[:] = d = np.array([3.0, 5.0, 1.0, 5.0, 4.0, 0.0, 5.0, 2.0])
-    places, others = growth.largest(count)
+    builder = LocalBasisBuilder(InputKernel("linear"), np.eye(8), 3, 0.0, LocalEngine())
+    builder.residual[:] = d = np.array([3.0, 5.0, 1.0, 5.0, 4.0, 0.0, 5.0, 2.0])
+    places, others = builder.largest(count)
     order = np.argsort(-d, kind="stable")
     assert sorted(places.tolist()) == sorted(order[:count].tolist())
     assert others == (d[order[count]] if count < 8 else 0.0)

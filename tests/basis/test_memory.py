@@ -8,7 +8,7 @@ import pytest
 CODE = """
 import resource
 import numpy as np
-from kernelcrf.basis.distinct import distinct
+from kernelcrf.basis.distinct_inputs import distinct
 from kernelcrf.basis.features import make_features
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from kernelcrf.basis.entries import Entries
-from kernelcrf.basis.folded import PairWeights
+from kernelcrf.basis.kernel_weights import PairWeights
 from kernelcrf.basis.pairs import Pairs, frequencies
+from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.score.features import TokenFeatures
 
 

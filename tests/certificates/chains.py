@@ -422,7 +422,7 @@ class ChainProblem(KernelProblem):
         """Return the twin on the features that the model itself computes.
 
         Predictions of float32 inputs are less exact than these: they multiply kernel values by R^-T W in float32, and
-        may lose as many digits as K_BB has in its condition number (see `kernelcrf.basis.folded`).
+        may lose as many digits as K_BB has in its condition number (see `kernelcrf.basis.kernel_weights`).
         """
         X, terms = self.matrix(np.vstack([x.reshape(-1, self.d) for x in self.rows])), dict(twin.terms)
         for name, held in model.model_.maps.items():

@@ -167,7 +167,7 @@ class KernelProblem(Problem):
         """Return eps |k(x, B)| |A|, A = R^-T W, for each row x of X and its worst label: the error of predicted scores.
 
         Predictions multiply kernel values by A in the precision of the inputs, while the features of a fit are computed
-        in double precision: see `kernelcrf.basis.folded`.
+        in double precision: see `kernelcrf.basis.kernel_weights`.
         """
         if self.kernel == "linear":
             return np.zeros(len(X))

@@ -28,7 +28,7 @@ from kernelcrf.cli.app import app
 from kernelcrf.datasets import make_sequences
 from kernelcrf.estimators import base
 from kernelcrf.formats import Record, Templates, default_templates, read, write
-from kernelcrf.kernels.named import NAMED
+from kernelcrf.kernels.named_kernels import NAMED
 from kernelcrf.preprocessing import PerToken
 
 COMMANDS = ("fit", "tag", "evaluate", "inspect", "report", "convert")

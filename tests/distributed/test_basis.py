@@ -5,9 +5,9 @@ import scipy.sparse as sp
 from bases import KERNELS, Farthest, inputs
 from clusters import Inline
 from kernelcrf.basis.choice import choose_basis, find_rule
-from kernelcrf.basis.distinct import distinct
+from kernelcrf.basis.distinct_inputs import distinct
 from kernelcrf.basis.pivots import drive
-from kernelcrf.distributed.basis import DistributedGrowth, digests, own_inputs
+from kernelcrf.distributed.basis import DistributedBasisBuilder, digests, own_inputs
 
 
 def generator(seed):
@@ -18,9 +18,9 @@ def grown(kernel, parts, n, rule, start=None, sparse=False):
     cluster = Inline(forgetful=False)
     X = [cluster.call(np.asarray if not sparse else sp.csr_array, part) for part in parts]
     own = own_inputs(X, cluster)
-    growth = DistributedGrowth(kernel, X, own, n, cluster, start)
-    drive(find_rule(rule, kernel, sparse), growth, generator(0))
-    return growth.finish(), cluster, cluster.fetch(own)
+    builder = DistributedBasisBuilder(kernel, X, own, n, cluster, start)
+    drive(find_rule(rule, kernel, sparse), builder, generator(0))
+    return builder.finish(), cluster, cluster.fetch(own)
 
 
 @pytest.fixture(scope="module")

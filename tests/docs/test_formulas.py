@@ -22,7 +22,7 @@ from kernelcrf.fitting import laplace
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import chain, tangents
 from kernelcrf.kernels import labels as label_kernels
-from kernelcrf.kernels import named, rbf
+from kernelcrf.kernels import named_kernels, rbf
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
 from kernelcrf.metrics import (
@@ -77,10 +77,10 @@ NAMED_KERNELS = {  # the formula in the docstring, and the same in Python with g
 }
 
 
-@pytest.mark.parametrize("name", named.NAMED)
+@pytest.mark.parametrize("name", named_kernels.NAMED)
 def test_input_kernels(name):
     formula, function = NAMED_KERNELS[name]
-    stated(named, formula if name == "polynomial" else f"{name} {formula}")
+    stated(named_kernels, formula if name == "polynomial" else f"{name} {formula}")
     X, Y = RNG.random((4, 3)), RNG.random((5, 3))
     kernel = InputKernel(name, gamma=0.7, degree=3, coef0=0.5)
     np.testing.assert_allclose(kernel.gram(X, Y), [[function(x, z) for z in Y] for x in X], rtol=1e-12)

@@ -15,7 +15,7 @@ from sklearn.metrics import pairwise
 
 from kernelcrf.arrays import take_columns
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.kernels.named import NAMED
+from kernelcrf.kernels.named_kernels import NAMED
 from kernelcrf.kernels.rbf import ELEMENTWISE_ROWS
 
 

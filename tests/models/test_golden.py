@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 import kernelcrf
 from golden_models import FOLDER, KINDS, STEPS, inputs
 from kernelcrf.formats import Templates
-from kernelcrf.kernels.named import NAMED
+from kernelcrf.kernels.named_kernels import NAMED
 from kernelcrf.persistence.model_file import VERSION
 
 FILES = sorted(FOLDER.glob("v*/*.kcrf"))

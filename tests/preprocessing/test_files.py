@@ -22,7 +22,7 @@ import kernelcrf
 from kernelcrf import ChainCRF, KernelClassifier, ModelFileError
 from kernelcrf.datasets import make_sequences
 from kernelcrf.preprocessing import PerToken
-from kernelcrf.preprocessing.stored_transformers import FITTED
+from kernelcrf.preprocessing.transformer_arrays import FITTED
 from model_files import damaged, rewritten
 
 DATA = make_sequences(12, random_state=0)

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 import held_data as held
 from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF, TemperatureScaling
-from kernelcrf.basis import distinct
+from kernelcrf.basis import distinct_inputs
 from kernelcrf.inference.loops import decoding, fused, scaled, tangents
 from kernelcrf.metrics import flat_accuracy, log_loss, sequence_accuracy
 from kernelcrf.solvers import ascent
@@ -115,7 +115,7 @@ def test_flat_tokens_and_lengths_in_any_container(name):
 
 def compiled_versions():
     """The types of arguments that each loop has been compiled for."""
-    modules = [fused, scaled, tangents, decoding, ascent, distinct]
+    modules = [fused, scaled, tangents, decoding, ascent, distinct_inputs]
     functions = [one for module in modules for one in vars(module).values() if hasattr(one, "nopython_signatures")]
     return {(function.__name__, signature.args) for function in functions for signature in function.nopython_signatures}
 

@@ -39,7 +39,7 @@ import scipy.sparse as sp
 
 from kernelcrf.arrays import Array, Flags, Floats, Inputs, Labels, UserData, is_sparse, matrix_of
 from kernelcrf.basis.features import WhitenedMap
-from kernelcrf.basis.folded import DualWeights, PrimalWeights, Weights
+from kernelcrf.basis.kernel_weights import DualWeights, PrimalWeights, Weights
 from kernelcrf.certificate import ROUNDED, TEMPERED, Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains

@@ -23,10 +23,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from kernelcrf.arrays import Array, Places, is_sparse
-from kernelcrf.basis.distinct import add_rows
+from kernelcrf.basis.builder import BasisBuilder, Rule
+from kernelcrf.basis.distinct_inputs import add_rows
 from kernelcrf.basis.factor import row_blocks
-from kernelcrf.basis.growth import Growth, Rule
-from kernelcrf.basis.local_growth import LocalGrowth
+from kernelcrf.basis.local_builder import LocalBasisBuilder
 from kernelcrf.basis.pivots import Random, drive
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.validation import COUNT, check_parameters, either, real, whole
@@ -46,19 +46,19 @@ class KMeans(Rule):
     def __post_init__(self) -> None:
         COUNT.check("rows", self.rows)
 
-    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
+    def grow(self, builder: BasisBuilder, rng: np.random.Generator) -> Iterator[int]:
         # This import loads much of scikit-learn, and no other rule needs it.
         from sklearn.cluster import MiniBatchKMeans
 
-        _check_points(growth, "kmeans")
-        X = np.asarray(growth.inputs())
-        count = growth.capacity - growth.n
+        _check_points(builder, "kmeans")
+        X = np.asarray(builder.inputs())
+        count = builder.capacity - builder.n
         seed = int(rng.integers(2**31))
         means = MiniBatchKMeans(count, batch_size=self.rows * count, n_init=1, random_state=seed)
         # The stopping rule depends on a sum over threads. With one thread the result is always the same.
         with threadpool_limits(1):
             means.fit(X)
-        yield growth.append_points(means.cluster_centers_.astype(X.dtype, copy=False))
+        yield builder.append_points(means.cluster_centers_.astype(X.dtype, copy=False))
 
 
 @dataclass(frozen=True)
@@ -81,31 +81,31 @@ class Lloyd(Rule):
     def __post_init__(self) -> None:
         check_parameters(vars(self), LLOYD)
 
-    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        _check_points(growth, "lloyd")
-        count = max(1, round(self.share * (growth.capacity - growth.n)))
-        order = rng.permutation(growth.n_inputs)
-        centres = _random_pivots(growth, count, np.sort(order[: self.start_rows * count]), rng)
+    def grow(self, builder: BasisBuilder, rng: np.random.Generator) -> Iterator[int]:
+        _check_points(builder, "lloyd")
+        count = max(1, round(self.share * (builder.capacity - builder.n)))
+        order = rng.permutation(builder.n_inputs)
+        centres = _random_pivots(builder, count, np.sort(order[: self.start_rows * count]), rng)
         # If there are fewer pivots than requested, they span the whole sample; after a move they might span less.
         if len(centres) == count:
-            fixed = np.asarray(growth.landmarks)
-            every = self.rows * count >= growth.n_inputs
-            sample = np.asarray(growth.inputs(None if every else np.sort(order[: self.rows * count])))
+            fixed = np.asarray(builder.landmarks)
+            every = self.rows * count >= builder.n_inputs
+            sample = np.asarray(builder.inputs(None if every else np.sort(order[: self.rows * count])))
             for _ in range(self.steps if _has_squares(sample) else 0):
-                centres = _lloyd_step(sample, centres, fixed, growth.engine)
-        yield growth.append_points(centres)
-        yield from Random().grow(growth, rng)
+                centres = _lloyd_step(sample, centres, fixed, builder.engine)
+        yield builder.append_points(centres)
+        yield from Random().grow(builder, rng)
 
 
-def _random_pivots(growth: Growth, count: int, sample: Places, rng: np.random.Generator) -> Array:
+def _random_pivots(builder: BasisBuilder, count: int, sample: Places, rng: np.random.Generator) -> Array:
     """Draw `count` inputs as random pivots, but only from the inputs with the indices `sample`.
 
-    The basis `growth` does not change. Fewer inputs are returned if they represent the kernel on the whole sample.
+    `builder` does not change. Fewer inputs are returned if they represent the kernel on the whole sample.
     """
-    start = growth.basis_for(sample) if growth.n else None
-    pivots = LocalGrowth(growth.kernel, growth.inputs(sample), growth.n + count, 0.0, growth.engine, start)
+    start = builder.basis_for(sample) if builder.n else None
+    pivots = LocalBasisBuilder(builder.kernel, builder.inputs(sample), builder.n + count, 0.0, builder.engine, start)
     drive(Random(), pivots, rng)
-    return np.asarray(pivots.finish().landmarks[growth.n :])
+    return np.asarray(pivots.finish().landmarks[builder.n :])
 
 
 def _has_squares(X: Array) -> bool:
@@ -136,12 +136,12 @@ def _lloyd_step(X: Array, centres: Array, fixed: Array, engine: LocalEngine) -> 
     return np.where(counts > 0, means, centres)
 
 
-def _check_points(growth: Growth, name: str) -> None:
-    if is_sparse(growth.landmarks):
+def _check_points(builder: BasisBuilder, name: str) -> None:
+    if is_sparse(builder.landmarks):
         raise TypeError(
             f"X is sparse, but pivots={name!r} computes means of inputs: pass pivots='random', or the dense X.toarray()"
         )
-    if not growth.kernel.is_vectorial:
+    if not builder.kernel.is_vectorial:
         raise TypeError(
             f"the kernel is a callable, but pivots={name!r} computes means of inputs, which the kernel may not accept: "
             "pass pivots='random'"

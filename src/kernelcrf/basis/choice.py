@@ -12,10 +12,10 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from kernelcrf.arrays import Inputs, Seed, as_inputs, is_sparse
+from kernelcrf.basis.builder import Rule
 from kernelcrf.basis.centres import KMeans, Lloyd
 from kernelcrf.basis.factor import Basis
-from kernelcrf.basis.growth import Rule
-from kernelcrf.basis.local_growth import LocalGrowth
+from kernelcrf.basis.local_builder import LocalBasisBuilder
 from kernelcrf.basis.pivots import AllInputs, Greedy, Random, Uniform, drive
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
@@ -78,9 +78,9 @@ def choose_basis(
         raise ValueError(
             f"start is a basis for {len(start.F)} inputs, but X has {X.shape[0]} rows: pass the same X as for start"
         )
-    growth = LocalGrowth(kernel, X, capacity, tol, engine, start)
-    drive(rule, growth, rng)
-    return growth.finish()
+    builder = LocalBasisBuilder(kernel, X, capacity, tol, engine, start)
+    drive(rule, builder, rng)
+    return builder.finish()
 
 
 def capacity_for(n_components: int | None, U: int, rule: Rule, start: Basis | None) -> int:

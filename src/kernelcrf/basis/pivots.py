@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelcrf.arrays import Array, Places
-from kernelcrf.basis.growth import Growth, Rule
+from kernelcrf.basis.builder import BasisBuilder, Rule
 from kernelcrf.validation import COUNT, Constraint, either
 
 EMPTY_ROUNDS = 20
@@ -59,10 +59,10 @@ class Elimination:
         self.left[j] = 0.0
 
 
-def drive(rule: Rule, growth: Growth, rng: np.random.Generator) -> None:
+def drive(rule: Rule, builder: BasisBuilder, rng: np.random.Generator) -> None:
     """Run a rule until the basis is finished, the rule ends, or `EMPTY_ROUNDS` batches in a row add no landmark."""
-    batches, empty = rule.grow(growth, rng), 0
-    while not growth.finished and empty < EMPTY_ROUNDS:
+    batches, empty = rule.grow(builder, rng), 0
+    while not builder.finished and empty < EMPTY_ROUNDS:
         appended = next(batches, None)
         if appended is None:
             return
@@ -73,8 +73,8 @@ def drive(rule: Rule, growth: Growth, rng: np.random.Generator) -> None:
 class AllInputs(Rule):
     """A rule that takes every distinct input as a landmark, so that the features represent the kernel exactly."""
 
-    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        yield growth.append_inputs(growth.unchosen())
+    def grow(self, builder: BasisBuilder, rng: np.random.Generator) -> Iterator[int]:
+        yield builder.append_inputs(builder.unchosen())
 
 
 @dataclass(frozen=True)
@@ -91,22 +91,22 @@ class Greedy(Rule):
     def __post_init__(self) -> None:
         COUNT.check("block", self.block)
 
-    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
+    def grow(self, builder: BasisBuilder, rng: np.random.Generator) -> Iterator[int]:
         while True:
-            candidates, others = growth.largest(self.block)
-            if growth.residuals(candidates).max(initial=0.0) <= growth.least:
+            candidates, others = builder.largest(self.block)
+            if builder.residuals(candidates).max(initial=0.0) <= builder.least:
                 return
-            elimination = Elimination(growth.residual_gram(candidates))
-            growth.exhaust(candidates[elimination.left <= growth.least])
-            elimination.left[:] = growth.residuals(candidates)
+            elimination = Elimination(builder.residual_gram(candidates))
+            builder.exhaust(candidates[elimination.left <= builder.least])
+            elimination.left[:] = builder.residuals(candidates)
             pivots: list[int] = []
-            while len(pivots) < growth.capacity - growth.n:
+            while len(pivots) < builder.capacity - builder.n:
                 j = int(elimination.left.argmax())
-                if elimination.left[j] <= growth.least or (pivots and elimination.left[j] < others):
+                if elimination.left[j] <= builder.least or (pivots and elimination.left[j] < others):
                     break
                 pivots.append(j)
                 elimination.take(j)
-            yield growth.append_inputs(candidates[pivots])
+            yield builder.append_inputs(candidates[pivots])
 
 
 @dataclass(frozen=True)
@@ -123,26 +123,26 @@ class Random(Rule):
     def __post_init__(self) -> None:
         COUNT.check("block", self.block)
 
-    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        while growth.remaining > 0:
-            proposals = growth.draw(rng.random(min(self.block, 2 * (growth.capacity - growth.n))))
-            accepted = self._accept(growth, proposals, rng)
-            yield growth.append_inputs(proposals[accepted])
+    def grow(self, builder: BasisBuilder, rng: np.random.Generator) -> Iterator[int]:
+        while builder.remaining > 0:
+            proposals = builder.draw(rng.random(min(self.block, 2 * (builder.capacity - builder.n))))
+            accepted = self._accept(builder, proposals, rng)
+            yield builder.append_inputs(proposals[accepted])
 
-    def _accept(self, growth: Growth, proposals: Places, rng: np.random.Generator) -> list[int]:
-        u = growth.residuals(proposals)
-        elimination = Elimination(growth.residual_gram(proposals))
+    def _accept(self, builder: BasisBuilder, proposals: Places, rng: np.random.Generator) -> list[int]:
+        u = builder.residuals(proposals)
+        elimination = Elimination(builder.residual_gram(proposals))
         accepted: list[int] = []
         dependent: list[int] = []
         for j, coin in enumerate(rng.random(len(proposals))):
-            if len(accepted) == growth.capacity - growth.n:
+            if len(accepted) == builder.capacity - builder.n:
                 break
-            if elimination.left[j] <= growth.least:
+            if elimination.left[j] <= builder.least:
                 dependent.append(j)
             elif coin * u[j] < elimination.left[j]:
                 accepted.append(j)
                 elimination.take(j)
-        growth.exhaust(proposals[dependent])
+        builder.exhaust(proposals[dependent])
         return accepted
 
 
@@ -150,8 +150,8 @@ class Random(Rule):
 class Uniform(Rule):
     """A rule that draws inputs with equal probability, without replacement."""
 
-    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        yield from _append_in_order(growth, rng.permutation(growth.unchosen()))
+    def grow(self, builder: BasisBuilder, rng: np.random.Generator) -> Iterator[int]:
+        yield from _append_in_order(builder, rng.permutation(builder.unchosen()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,20 +168,20 @@ class Gradient(Rule):
     def __post_init__(self) -> None:
         SCORES.check("scores", self.scores)
 
-    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
+    def grow(self, builder: BasisBuilder, rng: np.random.Generator) -> Iterator[int]:
         scores = np.asarray(self.scores)
-        if scores.shape != (growth.n_inputs,):
+        if scores.shape != (builder.n_inputs,):
             raise ValueError(
-                f"scores has shape {scores.shape}: expected ({growth.n_inputs},), one score per distinct input"
+                f"scores has shape {scores.shape}: expected ({builder.n_inputs},), one score per distinct input"
             )
-        unchosen = growth.unchosen()
-        yield from _append_in_order(growth, unchosen[np.argsort(-scores[unchosen], kind="stable")])
+        unchosen = builder.unchosen()
+        yield from _append_in_order(builder, unchosen[np.argsort(-scores[unchosen], kind="stable")])
 
 
-def _append_in_order(growth: Growth, candidates: Places) -> Iterator[int]:
+def _append_in_order(builder: BasisBuilder, candidates: Places) -> Iterator[int]:
     """Append candidates in their order; candidates that depend linearly on earlier landmarks are left out."""
     position = 0
     while position < len(candidates):
-        missing = growth.capacity - growth.n
-        yield growth.append_inputs(candidates[position : position + missing])
+        missing = builder.capacity - builder.n
+        yield builder.append_inputs(candidates[position : position + missing])
         position += missing

@@ -21,7 +21,7 @@ import numpy as np
 import kernelcrf
 from kernelcrf import ChainCRF
 from kernelcrf.arrays import is_sparse
-from kernelcrf.basis.entries import Entries
+from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.formats import FORMATS, FormatError, Record, Templates, default_templates, format_of, read_batches, write
 from kernelcrf.formats.streams import STDIN, display_name
 from kernelcrf.formats.templates import TemplateColumns

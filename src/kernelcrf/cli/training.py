@@ -38,7 +38,7 @@ from kernelcrf.formats.token_lines import TokenLines
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import resolve_kernel
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.kernels.named import NAMED
+from kernelcrf.kernels.named_kernels import NAMED
 from kernelcrf.metrics import are_spans, span_f1
 from kernelcrf.penalties import penalty_from_config
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX

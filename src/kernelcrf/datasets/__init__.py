@@ -5,7 +5,7 @@ Nothing is downloaded. `docs/datasets.md` lists the data sets, their sizes and t
 """
 
 from kernelcrf.datasets.addresses import load_us_addresses
-from kernelcrf.datasets.labelled import LabelledSequences
+from kernelcrf.datasets.labelled_sequences import LabelledSequences
 from kernelcrf.datasets.synthetic import SequenceData, make_sequences
 from kernelcrf.datasets.tokens import load_conll2000, load_prosody, load_wnut17
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from kernelcrf.datasets.labelled import LabelledSequences
+from kernelcrf.datasets.labelled_sequences import LabelledSequences
 from kernelcrf.datasets.source import SOURCES, Folder, check_choice, read_lines
 
 Part: TypeAlias = Literal[

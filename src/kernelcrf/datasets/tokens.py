@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from kernelcrf.arrays import Array, Places
-from kernelcrf.datasets.labelled import LabelledSequences
+from kernelcrf.datasets.labelled_sequences import LabelledSequences
 from kernelcrf.datasets.source import (
     SOURCES,
     Folder,

@@ -22,17 +22,17 @@ from operator import attrgetter
 import numpy as np
 
 from kernelcrf.arrays import Array, DType, Floats, Inputs, Places, is_sparse
+from kernelcrf.basis.builder import BasisBuilder
 from kernelcrf.basis.factor import Basis, stack
 from kernelcrf.basis.features import WhitenedMap
-from kernelcrf.basis.growth import Growth
-from kernelcrf.basis.local_growth import InputRows, passed
+from kernelcrf.basis.local_builder import InputRows, passed
 from kernelcrf.basis.panels import Panels
 from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, first, second
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 
 
-class DistributedGrowth(Growth):
+class DistributedBasisBuilder(BasisBuilder):
     """A basis to which landmarks are added, for inputs that are on the workers of a cluster.
 
     A handle refers to a value on a worker.

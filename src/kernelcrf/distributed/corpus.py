@@ -18,16 +18,16 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from kernelcrf.arrays import Array, Config, Floats, Inputs, Places, UserData, is_sparse
+from kernelcrf.basis.builder import Rule
 from kernelcrf.basis.choice import capacity_for, find_rule
-from kernelcrf.basis.distinct import Distinct, distinct, each
+from kernelcrf.basis.distinct_inputs import Distinct, distinct, each
 from kernelcrf.basis.factor import Basis, row_blocks, stack
 from kernelcrf.basis.features import FeatureMap, Features, PrimalMap, WhitenedMap, zero_kernel
-from kernelcrf.basis.growth import Rule
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.basis.panels import in_double
 from kernelcrf.basis.pivots import drive
 from kernelcrf.certificate import GRAM_ROWS, feature_products
-from kernelcrf.distributed.basis import DistributedGrowth, own_inputs
+from kernelcrf.distributed.basis import DistributedBasisBuilder, own_inputs
 from kernelcrf.distributed.cluster import Cluster, Handle, Value, first, second
 from kernelcrf.distributed.partition import DistributedPartition
 from kernelcrf.engines.local import LocalEngine
@@ -125,11 +125,11 @@ class DistributedSequences(Corpus):
         chosen = find_rule(rule, kernel, self.is_sparse)
         capacity = capacity_for(n, n_inputs, chosen, start)
         rng = np.random.default_rng(check_random_state(seed).randint(2**31, size=4))
-        growth = DistributedGrowth(kernel, self.inputs, self.own, capacity, self.cluster, start)
-        if not growth.remaining and start is None:
+        builder = DistributedBasisBuilder(kernel, self.inputs, self.own, capacity, self.cluster, start)
+        if not builder.remaining and start is None:
             raise zero_kernel(kernel)
-        drive(chosen, growth, rng)
-        basis = growth.finish()
+        drive(chosen, builder, rng)
+        basis = builder.finish()
         return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
 
     def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:

@@ -27,8 +27,8 @@ from kernelcrf.readers import feature_dicts
 from kernelcrf.readers.columns import have_same_names
 from kernelcrf.readers.constraints import check_legal, legal_labelings
 from kernelcrf.readers.containers import is_missing_value, object_array
-from kernelcrf.readers.growing import add_names
 from kernelcrf.readers.labels import SETS, LabelReader, distinct_labels, flat_labels
+from kernelcrf.readers.reader_extension import add_names
 from kernelcrf.readers.sequences import WORDS, Kind, SequenceReader, open_sequences
 from kernelcrf.readers.weights import read_class_weights, read_weights, weigh_samples
 from kernelcrf.validation import shown_list

@@ -26,7 +26,7 @@ from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.joint_labels import Contrasts, Product
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
-from kernelcrf.kernels.named import NAMED
+from kernelcrf.kernels.named_kernels import NAMED
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.label_sets import TableModel, pair_graph, pair_name, variable_name
 from kernelcrf.models.network import NetworkDistribution

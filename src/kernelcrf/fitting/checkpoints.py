@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from kernelcrf.arrays import Array
+from kernelcrf.basis.builder import Rule
 from kernelcrf.basis.features import FeatureMap, PrimalMap
-from kernelcrf.basis.growth import Rule
 from kernelcrf.fitting.corpus import Problem, input_of, sharing_inputs
 from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit

@@ -17,10 +17,10 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from kernelcrf.arrays import Array, Flags, Floats, Inputs, Places, is_sparse
-from kernelcrf.basis.distinct import Distinct, distinct, each
+from kernelcrf.basis.builder import Rule
+from kernelcrf.basis.distinct_inputs import Distinct, distinct, each
 from kernelcrf.basis.factor import EXCESS, INDEFINITE, Basis, not_a_kernel, row_blocks
 from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of
-from kernelcrf.basis.growth import Rule
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.basis.panels import in_double
 from kernelcrf.certificate import residual_products

@@ -48,7 +48,7 @@ from kernelcrf.fitting.laplace import (
     preconditioned,
 )
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.kernels.named import NAMED
+from kernelcrf.kernels.named_kernels import NAMED
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.linear_systems import solve_cg
 from kernelcrf.solvers.preconditioners import Preconditioning, has_single_nodes

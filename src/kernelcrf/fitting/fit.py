@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from kernelcrf.arrays import Floats
+from kernelcrf.basis.builder import Rule
 from kernelcrf.basis.features import FeatureMap, Features
-from kernelcrf.basis.growth import Rule
 from kernelcrf.basis.pivots import Gradient
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine

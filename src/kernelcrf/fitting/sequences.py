@@ -40,9 +40,9 @@ from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.readers.constraints import check_legal, legal_labelings
-from kernelcrf.readers.growing import extend_reader
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader, flat_labels
+from kernelcrf.readers.reader_extension import extend_reader
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.readers.weights import read_weights, weigh_samples
 from kernelcrf.score.features import TokenFeatures

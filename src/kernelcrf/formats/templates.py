@@ -28,7 +28,7 @@ from typing import Generic, TypeAlias, TypeVar
 import numpy as np
 
 from kernelcrf.arrays import UserData
-from kernelcrf.basis.entries import Entries
+from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.formats.records import LONGEST_CELL, MOST_CELLS
 from kernelcrf.validation import shown
 

@@ -1,7 +1,7 @@
 """The kernel of inputs: a positive semi-definite function of two inputs (Remark 7 of the paper).
 
-Users pass a name (`kernels/named.py` has the formulas), an object of `sklearn.gaussian_process.kernels`, or a callable.
-A callable takes two matrices of inputs and returns their Gram matrix, with one row per row of the first matrix and one
+Users pass a name (`named_kernels` has the formulas), an object of `sklearn.gaussian_process.kernels`, or a callable. A
+callable takes two matrices of inputs and returns their Gram matrix, with one row per row of the first matrix and one
 column per row of the second. A Gaussian process kernel is a tree of sums, products and powers of simple kernels; a
 model file stores this tree as JSON.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.gaussian_process import kernels as gp
 
 from kernelcrf.arrays import Array, Config, DType, Floats, Inputs, UserData, as_inputs, is_sparse
-from kernelcrf.kernels.named import NAMED, NOT_KERNELS, NamedKernel, Parameters, as_dense
+from kernelcrf.kernels.named_kernels import NAMED, NOT_KERNELS, NamedKernel, Parameters, as_dense
 from kernelcrf.kernels.rbf import rbf_against
 from kernelcrf.validation import Constraint, check_parameters, either, instance_of, nothing, one_of, real, shown, whole
 

@@ -20,8 +20,8 @@ from typing import Any, Self
 import numpy as np
 
 from kernelcrf.arrays import Array, Arrays, Config, DType, Floats, Inputs, Places, UserData, matrix_of
-from kernelcrf.basis.entries import Entries
 from kernelcrf.basis.features import WhitenedMap
+from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.fit import Fit
 from kernelcrf.fitting.training import Trained

@@ -12,9 +12,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, UserData
-from kernelcrf.basis.entries import Entries
 from kernelcrf.basis.features import FeatureMap, WhitenedMap
-from kernelcrf.basis.folded import PairWeights, Weights, fold
+from kernelcrf.basis.kernel_weights import PairWeights, Weights, fold
+from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.certificate import IMPORTED, TEMPERED, Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.fit import Start

@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 from kernelcrf.arrays import Array, Floats, Inputs, NamedInputs, Places, is_sparse, matrix_of
 from kernelcrf.basis.features import FeatureMap, PrimalMap
-from kernelcrf.basis.folded import check_scores
+from kernelcrf.basis.kernel_weights import check_scores
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior
 from kernelcrf.fitting.laplace import FactoredPosterior, PartialPosterior, Posterior

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelcrf.arrays import Arrays, Config, Floats, Inputs
 from kernelcrf.basis.features import FeatureMap, WhitenedMap
-from kernelcrf.basis.folded import check_scores
+from kernelcrf.basis.kernel_weights import check_scores
 from kernelcrf.engines.local import LocalEngine, single_threaded_blas
 from kernelcrf.fitting.fit import Fit, Start
 from kernelcrf.inference.loss import Inference

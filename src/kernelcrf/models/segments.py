@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from kernelcrf.arrays import Array, Arrays, Config, Flags, Floats, Inputs, Labels, UserData
-from kernelcrf.basis.folded import check_scores
+from kernelcrf.basis.kernel_weights import check_scores
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.segmentations import Segments, k_best, sample, viterbi

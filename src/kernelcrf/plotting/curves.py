@@ -17,7 +17,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.arrays import Array, UserData
-from kernelcrf.basis.distinct import distinct
+from kernelcrf.basis.distinct_inputs import distinct
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.metrics import Reliability, reliability, span_reliability

@@ -79,7 +79,7 @@ def save(model: UserData, path: PathLike, *, dtype: str | None = None) -> None:
     if steps is None:
         estimator.save(path, dtype=dtype)
         return
-    from kernelcrf.preprocessing.stored_transformers import steps_bytes, steps_to_arrays
+    from kernelcrf.preprocessing.transformer_arrays import steps_bytes, steps_to_arrays
 
     refuse_suffix(path, PIPELINE)
     config, arrays = to_stored(estimator, dtype)
@@ -113,7 +113,7 @@ def load(path: PathLike) -> Any:
     try:
         if config.get("estimator") != PIPELINE:
             return _load_estimator(*content)
-        from kernelcrf.preprocessing.stored_transformers import check_steps, steps_from_arrays
+        from kernelcrf.preprocessing.transformer_arrays import check_steps, steps_from_arrays
 
         steps = list(steps_from_arrays(config["steps"], arrays, STEP))
         own = {name: array for name, array in arrays.items() if not name.startswith(STEP)}

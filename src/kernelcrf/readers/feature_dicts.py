@@ -30,7 +30,7 @@ import numpy as np
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
 from kernelcrf.arrays import Flags, Floats, Ints, Labels, UserData
-from kernelcrf.basis.entries import Entries
+from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.readers.name_table import NameTable
 from kernelcrf.validation import Constraint, either, is_whole, nothing, shown

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelcrf.arrays import Array, Inputs, NamedInputs, Places, UserData, take_columns
-from kernelcrf.basis.entries import Entries
+from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.containers import read_container
-from kernelcrf.readers.growing import extend_reader
+from kernelcrf.readers.reader_extension import extend_reader
 from kernelcrf.readers.sequences import SequenceReader, open_sequences
 from kernelcrf.validation import is_whole, shown, shown_list
 

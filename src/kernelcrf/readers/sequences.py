@@ -23,8 +23,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction import DictVectorizer
 
-from kernelcrf.arrays import Array, Inputs, UserData, is_sparse
-from kernelcrf.basis.entries import Entries
+from kernelcrf.arrays import Array, DType, Inputs, UserData, advise_finite, as_writable, is_sparse
+from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count
@@ -37,9 +37,8 @@ from kernelcrf.readers.columns import (
     read_columns,
     string_names,
 )
-from kernelcrf.readers.containers import is_collection, is_frame, read_container, read_lengths
+from kernelcrf.readers.containers import is_collection, is_frame, read_container, read_lengths, read_matrices
 from kernelcrf.readers.feature_dicts import COLLECTIONS, NamedTokens
-from kernelcrf.readers.stacking import stack_sequences
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
 
@@ -105,7 +104,7 @@ class SequenceReader:
         else:
             place = _placing(chains, lengths)
             parts, names = read_columns("ChainCRF", parts, place)
-            vectorizer, flat = None, stack_sequences(parts, chains, place, names)
+            vectorizer, flat = None, _stack(parts, chains, place, names)
         if flat.shape[1] == 0:
             raise ValueError(f"X has 0 feature(s) (shape={flat.shape}) while a minimum of 1 is required.")
         return cls(kind, flat.shape[1], vectorizer, names), flat, chains
@@ -139,7 +138,7 @@ class SequenceReader:
         else:
             place = _placing(chains, lengths)
             parts = match_columns("ChainCRF", parts, place, self.column_names)
-            flat = stack_sequences(parts, chains, place, self.column_names)
+            flat = _stack(parts, chains, place, self.column_names)
         if flat.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {flat.shape[1]} features, but ChainCRF is expecting {self.n_features} features as input, "
@@ -334,3 +333,42 @@ def _holds_tokens(table: UserData) -> bool:
 def all_tokens(parts: Sequence[UserData]) -> list[UserData] | NamedTokens:
     """Return the tokens of all sequences one after the other."""
     return parts[0] if isinstance(parts[0], NamedTokens) else list(chain.from_iterable(parts))
+
+
+def _stack(parts: Sequence[UserData], chains: Chains, place: Callable[[int], str], names: Array | None) -> Inputs:
+    """Stack sequences into one matrix; raise if they differ in their number of columns or have NaN or infinity.
+
+    place : a function that returns the name of sequence i in error messages.
+    names : the column names for error messages, or None.
+    """
+    forms = {_form(part) for part in parts}
+    if len(forms) > 1 or None in forms:
+        parts = read_matrices({place(i): part for i, part in enumerate(parts)})
+    if is_sparse(parts[0]):
+        flat: Inputs = sp.csr_array(sp.vstack(parts, format="csr"))
+        flat.sum_duplicates()
+    else:
+        flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    _check_finite(flat, chains, names)
+    return as_writable(flat)
+
+
+def _form(part: UserData) -> tuple[DType, int] | None:
+    """Return the dtype and the number of columns of a 2-D array of floats; return None for anything else."""
+    if type(part) is np.ndarray and part.ndim == 2 and part.dtype in (np.float32, np.float64):
+        return part.dtype, part.shape[1]
+    return None
+
+
+def _check_finite(flat: Inputs, chains: Chains, names: Array | None) -> None:
+    values = flat.data if is_sparse(flat) else flat
+    if values.size == 0 or (np.isfinite(values.min()) and np.isfinite(values.max())):
+        return
+    wrong = ~np.isfinite(values)
+    rows, columns = (flat.tocoo().row[wrong], flat.indices[wrong]) if is_sparse(flat) else np.nonzero(wrong)
+    value, j = values[wrong][0], columns[0]
+    column = f"feature {j}" if names is None or j >= len(names) else f"column {names[j]!r}"
+    raise ValueError(
+        f"X has the value {'NaN' if np.isnan(value) else value} in {chains.place(rows[0])}, {column}: expected finite "
+        f"numbers; {advise_finite(value)}"
+    )

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs, Places, is_sparse
-from kernelcrf.basis.distinct import Distinct, add_rows
+from kernelcrf.basis.distinct_inputs import Distinct, add_rows
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.engines.local import LocalEngine

@@ -22,10 +22,10 @@ import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 
 from kernelcrf.arrays import Array, Floats, Inputs, is_sparse
-from kernelcrf.basis.entries import Entries
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import FeatureMap, PrimalMap, check_columns
 from kernelcrf.basis.pairs import Pairs, add_record_scores
+from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.engines.bounds import all_within
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel

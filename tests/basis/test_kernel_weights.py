@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 from bases import KERNELS, SPARSE, inputs
-from kernelcrf.basis.entries import Entries
 from kernelcrf.basis.features import WhitenedMap, make_features
-from kernelcrf.basis.folded import fold
+from kernelcrf.basis.kernel_weights import fold
+from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 

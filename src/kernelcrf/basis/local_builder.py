@@ -1,12 +1,12 @@
-"""Define `LocalGrowth`, a basis to which landmarks can be added, for inputs in the memory of this process."""
+"""Define `LocalBasisBuilder`, a basis to which landmarks can be added, for inputs in the memory of this process."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs, Places
+from kernelcrf.basis.builder import BasisBuilder, Rows
 from kernelcrf.basis.factor import Basis, check_diagonal, row_blocks
-from kernelcrf.basis.growth import Growth, Rows
 from kernelcrf.basis.panels import Panels, in_double
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
@@ -97,7 +97,7 @@ class InputRows(Rows):
         self.engine.map(recompute, self._blocks)
 
 
-class LocalGrowth(InputRows, Growth):
+class LocalBasisBuilder(InputRows, BasisBuilder):
     """A basis for the distinct inputs X to which landmarks are added; it may start from an earlier basis `start`."""
 
     def __init__(
@@ -105,7 +105,7 @@ class LocalGrowth(InputRows, Growth):
     ) -> None:
         InputRows.__init__(self, kernel, X, capacity, engine)
         diagonal = float(self.diagonal.sum()), float(self.diagonal.max(initial=0.0))
-        Growth.__init__(self, kernel, capacity, tol, engine, X.dtype, diagonal)
+        BasisBuilder.__init__(self, kernel, capacity, tol, engine, X.dtype, diagonal)
         if start is not None:
             self._continue_from(start)
             self.F[:, : self.n] = start.F

@@ -1,9 +1,9 @@
-"""Define `Growth`, a basis to which landmarks can be added, and `Rule`, the protocol of rules that choose landmarks.
+"""Define `BasisBuilder`, which adds landmarks to a basis, and `Rule`, the protocol of rules that choose landmarks.
 
-The module `factor` explains the formulas. `Growth` has two subclasses, and every rule works with both: `LocalGrowth`
-for inputs in the memory of this process, and `DistributedGrowth` in `kernelcrf.distributed` for inputs on the workers
-of a cluster. On a cluster, the methods `inputs`, `residuals` and `residual_gram` fetch rows from workers. A rule should
-therefore request few rows at a time.
+The module `factor` explains the formulas. `BasisBuilder` has two subclasses, and every rule works with both:
+`LocalBasisBuilder` for inputs in the memory of this process, and `DistributedBasisBuilder` in `kernelcrf.distributed`
+for inputs on the workers of a cluster. On a cluster, the methods `inputs`, `residuals` and `residual_gram` fetch rows
+from workers. A rule should therefore request few rows at a time.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Rows(ABC):
         """Recompute the residuals from the first n features, because each update has added rounding errors."""
 
 
-class Growth(Rows):
+class BasisBuilder(Rows):
     """A basis for distinct inputs, to which landmarks are added.
 
     kernel : the kernel of the inputs.
@@ -263,6 +263,6 @@ class Growth(Rows):
 class Rule(Protocol):
     """An object that chooses landmarks; pass it to an estimator as the parameter `pivots`."""
 
-    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append landmarks to the basis `growth` in batches, and yield the number of new landmarks after each batch."""
+    def grow(self, builder: BasisBuilder, rng: np.random.Generator) -> Iterator[int]:
+        """Append landmarks by `builder` in batches, and yield the number of new landmarks after each batch."""
         ...

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from kernelcrf.basis.distinct import distinct, each
+from kernelcrf.basis.distinct_inputs import distinct, each
 
 tables = arrays(
     st.sampled_from([np.float64, np.float32]),

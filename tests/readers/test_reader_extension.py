@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from kernelcrf.readers.growing import extend_reader
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader
+from kernelcrf.readers.reader_extension import extend_reader
 from kernelcrf.readers.sequences import SequenceReader
 
 OLD = [[{"w": "b"}, {"w": "a", "n": 2.0}]]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcrf.basis.entries import ROWS, Entries
+from kernelcrf.basis.sparse_entries import ROWS, Entries
 from kernelcrf.engines.local import LocalEngine
 
 D = 5
