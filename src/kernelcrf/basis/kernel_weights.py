@@ -90,8 +90,8 @@ class PairWeights:
         s = np.zeros((len(offsets) - 1, self.pairs.n_labels), values.dtype)
 
         def fill(rows: slice) -> None:
-            own = offsets[rows.start : rows.stop + 1]
-            add_record_scores(columns, values, own, self.pairs.pointers, self._records, s[rows])
+            row_offsets = offsets[rows.start : rows.stop + 1]
+            add_record_scores(columns, values, row_offsets, self.pairs.pointers, self._records, s[rows])
 
         if engine.n_threads == 1 or len(blocks := row_blocks(len(s))) <= 1:
             # For a single sentence, `map` would take longer than the product.
@@ -119,10 +119,10 @@ class DualWeights:
         def fill(rows: slice) -> None:
             K = np.empty((min(size, rows.stop - rows.start), n), s.dtype)
             for start in range(rows.start, rows.stop, size):
-                own = slice(start, min(start + size, rows.stop))
-                block = K[: own.stop - own.start]
-                against(X[own], block)
-                np.matmul(block, self.A, out=s[own])
+                part = slice(start, min(start + size, rows.stop))
+                block = K[: part.stop - part.start]
+                against(X[part], block)
+                np.matmul(block, self.A, out=s[part])
 
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             engine.map(fill, row_blocks(X.shape[0]))

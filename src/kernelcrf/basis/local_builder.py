@@ -87,8 +87,8 @@ class InputRows(Rows):
             sound = (sums <= diagonal[low, None] + excess).sum(axis=1)
             return float(left.min(initial=0.0)), max(int(sound.min(initial=n)), kept)
 
-        found = self.engine.map(measure, self._blocks)
-        return min((least for least, _ in found), default=0.0), min((sound for _, sound in found), default=n)
+        measures = self.engine.map(measure, self._blocks)
+        return min((least for least, _ in measures), default=0.0), min((sound for _, sound in measures), default=n)
 
     def recompute(self, n: int) -> None:
         def recompute(rows: slice) -> None:

@@ -116,19 +116,19 @@ def frequencies(X: Inputs, allowed: Flags) -> Array:
     An entry x of X counts |x| times. An entry that is stored and zero counts as TRACE, so that its pair is observed, as
     in CRFsuite. `allowed` are the labels that each row of X may have, one column per label.
     """
-    found = np.zeros((X.shape[1], allowed.shape[1]), np.float32)
-    _count(X.indices, X.data, X.indptr, allowed, found)
-    return found
+    counts = np.zeros((X.shape[1], allowed.shape[1]), np.float32)
+    _count(X.indices, X.data, X.indptr, allowed, counts)
+    return counts
 
 
 @compiled
-def _count(columns: Array, values: Array, offsets: Array, allowed: Flags, found: Array) -> None:
+def _count(columns: Array, values: Array, offsets: Array, allowed: Flags, counts: Array) -> None:
     for t in range(len(offsets) - 1):
         for e in range(offsets[t], offsets[t + 1]):
             x = abs(values[e]) + TRACE
             for j in range(allowed.shape[1]):
                 if allowed[t, j]:
-                    found[columns[e], j] += x
+                    counts[columns[e], j] += x
 
 
 @compiled

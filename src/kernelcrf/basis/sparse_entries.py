@@ -43,8 +43,8 @@ class Entries:
         out = np.zeros((N, W.shape[1]))
 
         def fill(low: int) -> None:
-            own = self.offsets[low : low + ROWS + 1]
-            _add_products(self.columns, self.values, own, W, out[low : low + ROWS])
+            row_offsets = self.offsets[low : low + ROWS + 1]
+            _add_products(self.columns, self.values, row_offsets, W, out[low : low + ROWS])
 
         if engine.n_threads == 1 or N <= ROWS:
             _add_products(self.columns, self.values, self.offsets, W, out)

@@ -214,10 +214,10 @@ def check_apart(target: str, sources: Iterable[str | None]) -> None:
     """
     if target != STDIN:
         check_target(target)
-    own = _status(target, sys.stdout)
+    target_status = _status(target, sys.stdout)
     for name in sources:
         other = None if name is None else _status(name, sys.stdin)
-        if own is not None and other is not None and os.path.samestat(own, other):
+        if target_status is not None and other is not None and os.path.samestat(target_status, other):
             where = "standard output" if target == STDIN else target
             raise FormatError(
                 f"{where}: this is the same file as the input {display_name(name or '')}, which would be overwritten: "
@@ -246,10 +246,10 @@ def _status(name: str, stream: TextIO) -> os.stat_result | None:
     Return None if there is no such file, or if it is not a regular file.
     """
     try:
-        found = os.fstat(stream.fileno()) if name == STDIN else os.stat(name)
+        status = os.fstat(stream.fileno()) if name == STDIN else os.stat(name)
     except (OSError, ValueError, UnsupportedOperation):
         return None
-    return found if stat.S_ISREG(found.st_mode) else None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def convert(

@@ -36,9 +36,9 @@ def inspect(model: str, n_terms: int, as_json: bool) -> None:
     kind = "features" if crf.landmark_positions_ is None else "landmarks (sequence and token of the training data)"
     echo()
     echo(f"strongest {kind}")
-    for label, own in terms.items():
+    for label, weights in terms.items():
         echo(f"  {label}")
-        for term, weight in own:
+        for term, weight in weights:
             echo(f"    {weight:+8.3f}  {term}")
     if loaded.templates is not None:
         echo()

@@ -66,8 +66,8 @@ def tag(
                 # The rule compares the spans of all sequences.
                 batches = iter([list(chain.from_iterable(batches))])
             for number, batch in enumerate(batches, 1):
-                found = _predict(loaded, batch, marginals, n_best, spans)
-                write("".join(line_of(*one, n_best) for one in zip(batch, *found, strict=True)))
+                answers = _predict(loaded, batch, marginals, n_best, spans)
+                write("".join(line_of(*one, n_best) for one in zip(batch, *answers, strict=True)))
                 n_sequences += len(batch)
                 if number % 100 == 0:
                     gc.collect()
@@ -143,8 +143,8 @@ def _predict(
         none = [None] * len(batch)
         probabilities = model.crf.predict_marginals(X, lengths) if marginals else none
         best = model.crf.decode(X, n_best, lengths) if n_best > 1 else none
-        found = model.crf.predict_spans(X, lengths) if spans else none
-        return model.crf.predict(X, lengths), probabilities, best, found
+        predicted = model.crf.predict_spans(X, lengths) if spans else none
+        return model.crf.predict(X, lengths), probabilities, best, predicted
     except FormatError:
         raise
     except (TypeError, ValueError) as error:
@@ -183,15 +183,15 @@ def _object(
 
     Except for "predicted", a key is added only if it was requested.
     """
-    found = dict(record.raw) if isinstance(record.raw, dict) else object_of(record)
-    found["predicted"] = list(map(plain_label, labels.tolist()))
+    entries = dict(record.raw) if isinstance(record.raw, dict) else object_of(record)
+    entries["predicted"] = list(map(plain_label, labels.tolist()))
     if marginals is not None:
-        found["marginals"] = [{str(label): round(p, 6) for label, p in token.items()} for token in marginals]
+        entries["marginals"] = [{str(label): round(p, 6) for label, p in token.items()} for token in marginals]
     if best is not None:
-        found["n_best"] = [{"labels": other.tolist(), "log_prob": log_p} for other, log_p in best]
+        entries["n_best"] = [{"labels": other.tolist(), "log_prob": log_p} for other, log_p in best]
     if spans is not None:
-        found["spans"] = [
+        entries["spans"] = [
             {"start": s.start, "end": s.end, "label": plain_label(s.label), "probability": round(s.probability, 6)}
             for s in spans
         ]
-    return printable_json(found) + "\n"
+    return printable_json(entries) + "\n"

@@ -181,7 +181,7 @@ def _check_kernels(parameters: Mapping[str, object], record: Record) -> None:
     for name, kernel in kernels.items():
         if sparse and not kernel.takes_sparse:
             kind = f"sparse {record.kind}" if record.kind == "vectors" else record.kind
-            others = ", ".join(other for other, own in NAMED.items() if own.takes_sparse)
+            others = ", ".join(other for other, one in NAMED.items() if one.takes_sparse)
             raise typer.BadParameter(
                 f"--kernel {name} needs dense vectors, but the file has {kind}: choose from {others}"
             )
@@ -241,8 +241,8 @@ def _find_label(label: object, records: Sequence[Record]) -> tuple[int, int] | N
     places = (
         (i, t)
         for i, record in enumerate(records)
-        for t, own in enumerate(record.labels or ())
-        if own == label or (isinstance(own, set) and label in own)
+        for t, token_label in enumerate(record.labels or ())
+        if token_label == label or (isinstance(token_label, set) and label in token_label)
     )
     return next(places, None)
 
@@ -288,20 +288,20 @@ def _climb(
 
 def _read_settings(settings: list[str]) -> dict[str, object]:
     """Convert strings "NAME=VALUE" to a dict of parameters; a value that is not valid JSON is kept as a string."""
-    known, found = set(inspect.signature(ChainCRF).parameters), dict[str, object]()
+    known, parameters = set(inspect.signature(ChainCRF).parameters), dict[str, object]()
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or name not in known:
             raise typer.BadParameter(
                 f"--set {setting}: expected NAME=VALUE with a parameter of ChainCRF: {', '.join(sorted(known))}"
             )
-        found[name] = _read_value(value)
-        if name == "penalty" and isinstance(found[name], dict):
+        parameters[name] = _read_value(value)
+        if name == "penalty" and isinstance(parameters[name], dict):
             try:
-                found[name] = penalty_from_config(found)
+                parameters[name] = penalty_from_config(parameters)
             except (KeyError, TypeError, ValueError) as error:
                 raise typer.BadParameter(f"--set {setting}: {error}") from None
-    return found
+    return parameters
 
 
 def _read_value(value: str) -> object:

@@ -316,7 +316,7 @@ class CRF(ValidatedEstimator):
 
     def _warn_of_ignored(self) -> None:
         declared = declared_parameters(type(self))  # type: ignore[arg-type]
-        ignored = [name for name, own in declared.items() if own is IGNORED and getattr(self, name) is not None]
+        ignored = [name for name, rule in declared.items() if rule is IGNORED and getattr(self, name) is not None]
         if ignored:
             warnings.warn(
                 f"{', '.join(ignored)} {'has' if len(ignored) == 1 else 'have'} no effect on kernelcrf.crfsuite.CRF, "

@@ -98,7 +98,7 @@ class ModelInfo:
             "num_attrs": len(names),
         }
         transitions, state = (
-            zip(*(array.tolist() for array in own), strict=True) for own in (model.transitions, model.state)
+            zip(*(array.tolist() for array in weights), strict=True) for weights in (model.transitions, model.state)
         )
         return cls(
             header,
@@ -169,8 +169,8 @@ def plain_tokens(x: UserData) -> Any:
 def held_out_scores(crf: ChainCRF, X: UserData, y: UserData) -> dict[str, Any]:
     """Return the scores that CRFsuite computes on held-out data: those of each label, their means, and accuracies."""
     known = pair(y, [labels.tolist() for labels in crf.predict(X)], None, classes=crf.classes_.tolist())
-    y, found = known.true, known.pred
-    pairs = [both for own, other in zip(y, found, strict=True) for both in zip(own, other, strict=True)]
+    both = list(zip(known.true, known.pred, strict=True))
+    pairs = [labels for true, predicted in both for labels in zip(true, predicted, strict=True)]
     scores = {}
     for label in crf.classes_.tolist():
         match = sum(a == b == label for a, b in pairs)
@@ -178,7 +178,7 @@ def held_out_scores(crf: ChainCRF, X: UserData, y: UserData) -> dict[str, Any]:
         rates = (match / model if model else 0.0), (match / ref if ref else 0.0)
         scores[label] = LabelScore(match, model, ref, *rates, 2 * match / (model + ref) if match else 0.0)
     items = Fraction(sum(a == b for a, b in pairs), max(len(pairs), 1))
-    whole = [all(a == b for a, b in zip(own, other, strict=True)) for own, other in zip(y, found, strict=True)]
+    whole = [all(a == b for a, b in zip(true, predicted, strict=True)) for true, predicted in both]
     instances = Fraction(sum(whole), max(len(whole), 1))
     means = np.mean([score[3:] for score in scores.values()], axis=0).tolist()
     return {

@@ -66,9 +66,11 @@ def _read_xml(path: Path) -> ElementTree.Element:
     if "<!DOCTYPE" in text:
         raise ValueError(f"{path} declares a document type: expected XML without one")
     try:
-        found = ElementTree.fromstring(text)
+        collection = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
         raise ValueError(f"{path}: expected XML ({error})") from error
-    if found.tag != ALL or not len(found):
-        raise ValueError(f"{path}: expected an element {ALL} with at least one address, got an element {found.tag}")
-    return found
+    if collection.tag != ALL or not len(collection):
+        raise ValueError(
+            f"{path}: expected an element {ALL} with at least one address, got an element {collection.tag}"
+        )
+    return collection

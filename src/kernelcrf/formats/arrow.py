@@ -41,7 +41,7 @@ def arrow_errors(name: str, expected: str = "a complete Parquet file") -> Iterat
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise OSError(error.errno, os.strerror(error.errno), name) from None
-        own = (OSError, ValueError, TypeError, LookupError, ArithmeticError, NotImplementedError, RecursionError)
-        if not isinstance(error, (*own, arrow()[0].ArrowException)):
+        kinds = (OSError, ValueError, TypeError, LookupError, ArithmeticError, NotImplementedError, RecursionError)
+        if not isinstance(error, (*kinds, arrow()[0].ArrowException)):
             raise
         raise FormatError(f"{name}: expected {expected} ({one_line(error)})") from None

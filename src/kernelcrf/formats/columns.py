@@ -28,7 +28,7 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
     """Yield lists of records with text as their input; `kernelcrf.formats.read_batches` explains the options."""
     name, separator, width, n = display_name(path), "", 0, 0
     for batch in paragraphs(path):
-        found = []
+        records = []
         for number, all_lines in batch:
             start = _n_comments(all_lines)
             if start == len(all_lines):
@@ -57,10 +57,10 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
                     got = f"the line {shown(lines[t])} has no tab: expected {width} cells separated by tabs"
                 raise FormatError(f"{name}, line {number + t}: {got}, as on the first line, and no empty cell")
             x = cells if n == width else [row[:n] for row in cells]
-            own = None if n == width else [row[n] for row in cells]
+            known = None if n == width else [row[n] for row in cells]
             raw = TokenLines(all_lines, range(start, len(all_lines)))
-            found.append(Record("text", x, own, [row[0] for row in cells], f"{name}, line {number}", raw))
-        yield found
+            records.append(Record("text", x, known, [row[0] for row in cells], f"{name}, line {number}", raw))
+        yield records
 
 
 def lines_of(record: Record, extra: Iterable[Sequence[object]], after_one_cell: str = "\t") -> Iterator[str]:

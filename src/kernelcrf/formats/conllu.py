@@ -25,7 +25,7 @@ def read(path: PathLike, *, labels: bool = True) -> Iterator[list[Record]]:
     """Yield lists of records with one cell per token; if `labels` is False, the records have no labels."""
     name = display_name(path)
     for batch in paragraphs(path):
-        found = []
+        records = []
         for number, lines in batch:
             rows = {
                 t: cells
@@ -37,8 +37,8 @@ def read(path: PathLike, *, labels: bool = True) -> Iterator[list[Record]]:
                 tags = [None if cells[UPOS] == NOTHING else cells[UPOS] for cells in rows.values()]
                 place = f"{name}, line {number + raw.places[0]}"
                 known = tags if labels and any(tags) else None
-                found.append(Record("text", [[word] for word in words], known, words, place, raw))
-        yield found
+                records.append(Record("text", [[word] for word in words], known, words, place, raw))
+        yield records
 
 
 def _cells(line: str, place: str) -> list[str] | None:

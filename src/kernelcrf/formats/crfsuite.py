@@ -33,7 +33,7 @@ def read(path: PathLike) -> Iterator[list[Record]]:
     """
     name = display_name(path)
     for batch in paragraphs(path):
-        found = []
+        records = []
         for number, lines in batch:
             weight = 1.0
             if lines[0].startswith(WEIGHT):
@@ -45,8 +45,8 @@ def read(path: PathLike) -> Iterator[list[Record]]:
             if pairs:
                 labels, tokens = map(list, zip(*pairs, strict=True))
                 place, known = f"{name}, line {number}", labels if any(labels) else None
-                found.append(Record("features", tokens, known, None, place, None, weight))
-        yield found
+                records.append(Record("features", tokens, known, None, place, None, weight))
+        yield records
 
 
 def write(lines: TextIO, records: Iterable[Record]) -> None:
@@ -76,8 +76,8 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
 def _is_read_as(line: str, label: str, token: object, place: str) -> bool:
     if not is_line(line):
         return False
-    found, attributes = _token(line, "", 0)
-    return found == label and feature_counts(attributes, place) == feature_counts(token, place)
+    label_read, attributes = _token(line, "", 0)
+    return label_read == label and feature_counts(attributes, place) == feature_counts(token, place)
 
 
 def _token(line: str, name: str, number: int) -> tuple[str, list[str] | dict[str, float]]:

@@ -22,16 +22,16 @@ def read(path: PathLike) -> Iterator[list[Record]]:
                 continue
             place = f"{name}, line {number}"
             try:
-                found = json.loads(line, object_pairs_hook=_make_object)
+                entries = json.loads(line, object_pairs_hook=_make_object)
                 if "\\u" in line:
-                    json.dumps(found, ensure_ascii=False).encode()
+                    json.dumps(entries, ensure_ascii=False).encode()
             except UnicodeEncodeError:
                 raise FormatError(
                     f"{place}: a string has half of a surrogate pair (\\ud800 to \\udfff): expected valid Unicode"
                 ) from None
             except (ValueError, RecursionError) as error:
                 raise FormatError(f"{place}: expected a JSON object ({error})") from None
-            batch.append(record_of(found, place, raw=found))
+            batch.append(record_of(entries, place, raw=entries))
         yield batch
 
 
@@ -50,9 +50,9 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
 
 def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Convert the pairs of a JSON object to a dict; raise if a name occurs twice."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the name {twice!r} occurs more than once in a JSON object: expected distinct names")
-    return found
+    return entries

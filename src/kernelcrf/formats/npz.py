@@ -47,17 +47,17 @@ def read(path: PathLike) -> Iterator[list[Record]]:
     """Yield a single list with all records; the input of each token is a vector."""
     name = display_name(path)
     try:
-        found = load_arrays(path)
+        arrays = load_arrays(path)
     except ValueError as error:
         raise FormatError(f"{name}: expected an .npz file of plain arrays ({one_line(error)})") from None
-    yield _records(found, name)
+    yield _records(arrays, name)
 
 
-def _records(found: dict[str, Array], name: str) -> list[Record]:
-    X, lengths = _inputs(found, name), found.get("lengths")
+def _records(arrays: dict[str, Array], name: str) -> list[Record]:
+    X, lengths = _inputs(arrays, name), arrays.get("lengths")
     if lengths is None or lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
         raise FormatError(
-            f"{name}: the file has the arrays {shown_list(sorted(found))}: expected a 1-D array named lengths, with "
+            f"{name}: the file has the arrays {shown_list(sorted(arrays))}: expected a 1-D array named lengths, with "
             "one integer above 0 per sequence"
         )
     m, n_tokens = len(lengths), sum(lengths.tolist())
@@ -66,15 +66,15 @@ def _records(found: dict[str, Array], name: str) -> list[Record]:
             f"{name}: the lengths sum to {n_tokens}, but X has {X.shape[0]} rows: expected one row per token"
         )
     for key, length, kinds in (("y", n_tokens, "biufSU"), ("tokens", n_tokens, "biufSU"), ("weight", m, "biuf")):
-        if key in found and (found[key].shape != (length,) or found[key].dtype.kind not in kinds):
+        if key in arrays and (arrays[key].shape != (length,) or arrays[key].dtype.kind not in kinds):
             raise FormatError(
-                f"{name}: {key} has shape {found[key].shape} and type {found[key].dtype}: expected shape ({length},) "
+                f"{name}: {key} has shape {arrays[key].shape} and type {arrays[key].dtype}: expected shape ({length},) "
                 + ("and numbers or strings" if "U" in kinds else "and numbers")
             )
-    weight = found.get("weight", np.ones(m))
+    weight = arrays.get("weight", np.ones(m))
     if not (np.isfinite(weight) & (weight >= 0)).all():
         raise FormatError(f"{name}: weight has entries that are negative or not finite: expected numbers >= 0")
-    texts = {key: _texts(found[key], f"{name}: {key}") for key in ("y", "tokens") if key in found}
+    texts = {key: _texts(arrays[key], f"{name}: {key}") for key in ("y", "tokens") if key in arrays}
     ends = np.cumsum(lengths).tolist()
     return [
         Record(
@@ -99,12 +99,12 @@ def write(file: BinaryIO, records: Iterable[Record]) -> None:
             f"{records[0].place}: the vectors have different lengths, {sorted(widths)}: expected the same length for "
             "all tokens of all sequences"
         )
-    found: dict[str, Array] = {"lengths": np.array(list(map(len, records)), np.int64)}
+    arrays: dict[str, Array] = {"lengths": np.array(list(map(len, records)), np.int64)}
     if any(sp.issparse(record.x) for record in records):
         X = sp.csr_array(sp.vstack([record.x for record in records]))
-        found |= {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
+        arrays |= {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
     else:
-        found["X"] = np.concatenate([record.x for record in records])
+        arrays["X"] = np.concatenate([record.x for record in records])
     for key, entry in (("y", "labels"), ("tokens", "tokens")):
         missing = [record for record in records if getattr(record, entry) is None]
         if missing and len(missing) < len(records):
@@ -113,12 +113,12 @@ def write(file: BinaryIO, records: Iterable[Record]) -> None:
                 "otherwise write a .jsonl file"
             )
         if not missing:
-            found[key] = _array(records, entry)
+            arrays[key] = _array(records, entry)
     if any(record.weight != 1.0 for record in records):
-        found["weight"] = np.array([record.weight for record in records])
-    for record, again in zip(records, _records(found, records[0].place), strict=True):
+        arrays["weight"] = np.array([record.weight for record in records])
+    for record, again in zip(records, _records(arrays, records[0].place), strict=True):
         check_same(record, again, "an .npz file")
-    np.savez_compressed(file, **found)  # type: ignore[arg-type]
+    np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 def _texts(values: Array, name: str) -> Array:
@@ -129,12 +129,12 @@ def _texts(values: Array, name: str) -> Array:
         raise FormatError(f"{name} has byte strings that are not UTF-8 text ({error}): expected strings") from None
 
 
-def _inputs(found: dict[str, Array], name: str) -> Inputs:
-    X: Inputs = found.get("X")
-    if all(key in found for key in CSR):
+def _inputs(arrays: dict[str, Array], name: str) -> Inputs:
+    X: Inputs = arrays.get("X")
+    if all(key in arrays for key in CSR):
         try:
-            parts = (found["data"], found["indices"], found["indptr"])
-            X = sp.csr_array(parts, shape=tuple(found["shape"].tolist()))
+            parts = (arrays["data"], arrays["indices"], arrays["indptr"])
+            X = sp.csr_array(parts, shape=tuple(arrays["shape"].tolist()))
             check_rows(X)
         except (ValueError, TypeError, OverflowError) as error:
             raise FormatError(
@@ -142,8 +142,8 @@ def _inputs(found: dict[str, Array], name: str) -> Inputs:
             ) from None
     if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
         raise FormatError(
-            f"{name}: the file has the arrays {shown_list(sorted(found))}: expected an array X with one row of numbers "
-            f"per token, or the arrays {', '.join(CSR)} of a CSR matrix"
+            f"{name}: the file has the arrays {shown_list(sorted(arrays))}: expected an array X with one row of "
+            f"numbers per token, or the arrays {', '.join(CSR)} of a CSR matrix"
         )
     return X
 

@@ -118,8 +118,8 @@ def read(path: PathLike) -> Iterator[list[Record]]:
             )
         for batch in source.batches(present, ROWS):
             with arrow_errors(name, "lists of strings and numbers, and maps or structs for features"):
-                objects = [_name_features(found) for found in batch.to_pylist()]
-            yield [record_of(found, f"{name}, row {next(numbers)}") for found in objects]
+                objects = [_name_features(row) for row in batch.to_pylist()]
+            yield [record_of(entries, f"{name}, row {next(numbers)}") for entries in objects]
 
 
 def write(file: BinaryIO, records: Iterable[Record]) -> None:
@@ -168,13 +168,13 @@ def _table(pa: ArrowObject, records: list[Record], schema: ArrowObject) -> Arrow
     return table
 
 
-def _name_features(found: dict[str, object]) -> dict[str, object]:
+def _name_features(row: dict[str, object]) -> dict[str, object]:
     """Return a row with the features of each token as a dict, or as a list of names.
 
     Arrow returns features as lists of pairs, or as dicts in which absent features are None.
     """
-    features = found.get("features")
-    return found if not isinstance(features, list) else {**found, "features": [_token(token) for token in features]}
+    features = row.get("features")
+    return row if not isinstance(features, list) else {**row, "features": [_token(token) for token in features]}
 
 
 def _token(token: object) -> object:

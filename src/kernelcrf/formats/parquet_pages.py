@@ -95,14 +95,14 @@ class Footer(NamedTuple):
 @lru_cache(maxsize=4)
 def read_footer(data: bytes) -> Footer:
     """Parse the footer of a Parquet file; raise ValueError if the footer is inconsistent."""
-    found = StructReader(io.BytesIO(data), len(data)).struct()
-    schema = iter(_field(found, 2, list))
+    footer = StructReader(io.BytesIO(data), len(data)).struct()
+    schema = iter(_field(footer, 2, list))
     columns, leaves = list[str](), list[tuple[str, bool, int]]()
     for _ in range(_field(next(schema, None), 5, int)):
         element = next(schema, None)
         columns.append(_field(element, 4, bytes).decode("utf-8", "replace"))
         leaves += _leaves(element, schema, columns[-1])
-    groups = [_field(group, 1, list) for group in _field(found, 4, list)]
+    groups = [_field(group, 1, list) for group in _field(footer, 4, list)]
     if next(schema, None) is not None or any(len(group) != len(leaves) for group in groups):
         raise ValueError("the footer is inconsistent: the schema and the row groups have different columns")
     return Footer(tuple(columns), tuple(tuple(map(_chunk, leaves, group)) for group in groups))
@@ -123,36 +123,36 @@ def _leaves(element: object, schema: Iterator[object], column: str) -> Iterator[
 
 
 def _chunk(leaf: tuple[str, bool, int], column: object) -> Chunk:
-    found = _field(column, 3, dict)
-    codec, start, packed = _field(found, 4, int), _field(found, 9, int), _field(found, 7, int)
-    dictionary = _field(found, 11, int, 0)
+    metadata = _field(column, 3, dict)
+    codec, start, packed = _field(metadata, 4, int), _field(metadata, 9, int), _field(metadata, 7, int)
+    dictionary = _field(metadata, 11, int, 0)
     start = dictionary if 0 < dictionary < start else start
     if start < 0 or packed < 0:
         raise ValueError("the footer is damaged: a column has a negative position or size")
-    return Chunk(*leaf, CODECS[codec] if 0 <= codec < len(CODECS) else "", _field(found, 5, int), start, packed)
+    return Chunk(*leaf, CODECS[codec] if 0 <= codec < len(CODECS) else "", _field(metadata, 5, int), start, packed)
 
 
 def unpacked_size(file: BinaryIO, chunk: Chunk, as_objects: bool) -> int:
     """Return an upper bound of the bytes that a chunk takes in memory, as an Arrow array or as Python objects."""
-    found = list(pages(file, chunk))
-    content, n_values = sum(page.unpacked for page in found), sum(page.n_values for page in found)
+    headers = list(pages(file, chunk))
+    content, n_values = sum(page.unpacked for page in headers), sum(page.n_values for page in headers)
     width = max(chunk.width, (STRING if chunk.is_string else NUMBER) if as_objects else 0)
     if chunk.is_string:
-        n_built = sum(page.n_values for page in found if page.kind != DICTIONARY and page.encoding != PLAIN)
+        n_built = sum(page.n_values for page in headers if page.kind != DICTIONARY and page.encoding != PLAIN)
         # No string is longer than the whole content, so most dictionaries need not be read.
         if n_built * content > allowed(0):
-            content += n_built * _longest(file, found, chunk.codec)
+            content += n_built * _longest(file, headers, chunk.codec)
     return n_values * width + content
 
 
-def _longest(file: BinaryIO, found: Sequence[Page], codec: str) -> int:
+def _longest(file: BinaryIO, headers: Sequence[Page], codec: str) -> int:
     """Return the length of the longest string in the dictionary page of a chunk, or an upper bound of this length.
 
-    found : the page headers of the chunk.
+    headers : the page headers of the chunk.
     """
-    dictionaries = [page for page in found if page.kind == DICTIONARY]
-    others = {page.encoding for page in found if page.kind != DICTIONARY}
-    bound = max(page.unpacked for page in found)
+    dictionaries = [page for page in headers if page.kind == DICTIONARY]
+    others = {page.encoding for page in headers if page.kind != DICTIONARY}
+    bound = max(page.unpacked for page in headers)
     # Other encodings than these build strings from parts of earlier strings.
     if len(dictionaries) != 1 or others - {PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY} or bound > allowed(0):
         return bound
@@ -192,16 +192,16 @@ def _page(file: BinaryIO) -> Page:
     header = StructReader(file, LONGEST_HEADER).struct()
     kind, n_values, encoding = _field(header, 1, int), 0, 0
     if kind in (DATA, DICTIONARY, DATA_V2):
-        own = _field(header, {DATA: 5, DICTIONARY: 7, DATA_V2: 8}[kind], dict)
-        n_values, encoding = _field(own, 1, int), _field(own, 4 if kind == DATA_V2 else 2, int)
+        page_header = _field(header, {DATA: 5, DICTIONARY: 7, DATA_V2: 8}[kind], dict)
+        n_values, encoding = _field(page_header, 1, int), _field(page_header, 4 if kind == DATA_V2 else 2, int)
     return Page(kind, file.tell(), _field(header, 3, int), _field(header, 2, int), n_values, encoding)
 
 
 def _field(struct: object, number: int, kind: type[T], default: T | None = None) -> T:
-    found = struct.get(number, default) if isinstance(struct, dict) else None
-    if not isinstance(found, kind):
+    value = struct.get(number, default) if isinstance(struct, dict) else None
+    if not isinstance(value, kind):
         raise ValueError(f"the footer or a page header is damaged: field {number} is missing or has the wrong type")
-    return found
+    return value
 
 
 class StructReader:
@@ -215,13 +215,13 @@ class StructReader:
 
         depth : how deeply structs and lists may be nested.
         """
-        found: dict[int, object] = {}
+        fields: dict[int, object] = {}
         field = 0
         while head := self._byte():
             field = field + (head >> 4) if head >> 4 else self._integer()
             kind = head & 15
-            found[field] = kind == TRUE if kind in (TRUE, FALSE) else self._value(kind, depth)
-        return found
+            fields[field] = kind == TRUE if kind in (TRUE, FALSE) else self._value(kind, depth)
+        return fields
 
     def _value(self, kind: int, depth: int) -> object:
         if depth == 0:
@@ -240,24 +240,24 @@ class StructReader:
         raise ValueError(f"the footer or a page header is damaged: it has a value of the unknown type {kind}")
 
     def _integer(self) -> int:
-        found = self._varint()
-        return found >> 1 ^ -(found & 1)
+        number = self._varint()
+        return number >> 1 ^ -(number & 1)
 
     def _varint(self) -> int:
-        found = shift = 0
+        number = shift = 0
         while (byte := self._byte()) > 127:
-            found |= (byte & 127) << shift
+            number |= (byte & 127) << shift
             shift += 7
             if shift > 63:
                 raise ValueError("the footer or a page header is damaged: a number has more than 64 bits")
-        return found | byte << shift
+        return number | byte << shift
 
     def _byte(self) -> int:
         return self._take(1)[0]
 
     def _take(self, size: int) -> bytes:
         self._left -= size
-        found = self._file.read(size) if self._left >= 0 else b""
-        if len(found) < size:
+        content = self._file.read(size) if self._left >= 0 else b""
+        if len(content) < size:
             raise ValueError("the footer or a page header is damaged: it is incomplete")
-        return found
+        return content

@@ -91,18 +91,18 @@ class Record:
         return len(self.x[0]) if self.kind == "text" else int(self.x.shape[1]) if self.kind == "vectors" else 0
 
 
-def record_of(found: object, place: str, raw: object = None) -> Record:
+def record_of(entries: object, place: str, raw: object = None) -> Record:
     """Convert a JSON object to a record; if the object is not valid, raise a FormatError that begins with `place`."""
-    if not isinstance(found, Mapping):
-        raise FormatError(f"{place}: expected an object with tokens, features or vectors, got {shown(found)}")
-    lists: dict[str, list[Any]] = {key: found[key] for key in KEYS[:4] if found.get(key) is not None}
+    if not isinstance(entries, Mapping):
+        raise FormatError(f"{place}: expected an object with tokens, features or vectors, got {shown(entries)}")
+    lists: dict[str, list[Any]] = {key: entries[key] for key in KEYS[:4] if entries.get(key) is not None}
     for key, value in lists.items():
         if not isinstance(value, list):
             raise FormatError(f"{place}: {key} is {shown(value)}: expected a list with one entry per token")
     given = [key for key in INPUTS if key in lists]
     if len(given) > 1 or not (given or "tokens" in lists):
         raise FormatError(
-            f"{place}: the object has the entries {list(found)[:10]}: expected tokens, features or vectors, but not "
+            f"{place}: the object has the entries {list(entries)[:10]}: expected tokens, features or vectors, but not "
             "both features and vectors"
         )
     lengths = {key: len(value) for key, value in lists.items()}
@@ -111,7 +111,7 @@ def record_of(found: object, place: str, raw: object = None) -> Record:
     _check_features(lists.get("features", ()), place)
     rows = _rows(lists["tokens"], place) if "tokens" in lists else None
     kind: Kind = given[0] if given else "text"
-    weight = 1.0 if found.get("weight") is None else found["weight"]
+    weight = 1.0 if entries.get("weight") is None else entries["weight"]
     if isinstance(weight, bool) or not _is_finite(weight) or weight < 0:
         raise FormatError(f"{place}: the weight is {shown(weight)}: expected a number >= 0")
     x = rows if kind == "text" else _vectors(lists[kind], place) if kind == "vectors" else lists[kind]
@@ -121,21 +121,21 @@ def record_of(found: object, place: str, raw: object = None) -> Record:
 
 def object_of(record: Record) -> dict[str, object]:
     """Convert a record to a JSON object, from which `record_of` restores the record."""
-    found: dict[str, object] = {}
+    entries: dict[str, object] = {}
     if record.kind == "text":
         single = all(len(row) == 1 for row in record.x)
-        found["tokens"] = [row[0] for row in record.x] if single else [list(row) for row in record.x]
+        entries["tokens"] = [row[0] for row in record.x] if single else [list(row) for row in record.x]
     elif record.tokens is not None:
-        found["tokens"] = list(record.tokens)
+        entries["tokens"] = list(record.tokens)
     if record.kind == "features":
-        found["features"] = record.x
+        entries["features"] = record.x
     elif record.kind == "vectors":
-        found["vectors"] = (record.x.toarray() if hasattr(record.x, "toarray") else record.x).tolist()
+        entries["vectors"] = (record.x.toarray() if hasattr(record.x, "toarray") else record.x).tolist()
     if record.labels is not None:
-        found["labels"] = [plain_label(label) for label in record.labels]
+        entries["labels"] = [plain_label(label) for label in record.labels]
     if record.weight != 1.0:
-        found["weight"] = record.weight
-    return found
+        entries["weight"] = record.weight
+    return entries
 
 
 def plain_label(label: object) -> object:

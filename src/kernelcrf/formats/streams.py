@@ -166,10 +166,10 @@ def _decode(block: bytes, name: str, number: int) -> list[str]:
     if "\r" not in text:
         return lines
     lines = [line.removesuffix("\r") for line in lines]
-    for own, one in enumerate(lines, number):
+    for line_number, one in enumerate(lines, number):
         if "\r" in one:
             raise FormatError(
-                f"{name}, line {own}: the line has a carriage return before its end: expected lines that end with a "
-                "newline, or with a carriage return and a newline; convert the file with mac2unix"
+                f"{name}, line {line_number}: the line has a carriage return before its end: expected lines that end "
+                "with a newline, or with a carriage return and a newline; convert the file with mac2unix"
             )
     return lines

@@ -145,8 +145,8 @@ class Templates:
     def features(self, sequences: TextSequences) -> list[list[list[str]]]:
         """Return the list of feature names of each token of each sequence; an input token is a list of cells."""
         seen, inside = self.cells(sequences)
-        found = [names(template, cells) for template, cells in zip(self.compiled, seen, strict=True)]
-        tokens = compress(map(list, zip(*found, strict=True)), inside)
+        names_of_templates = [names(template, cells) for template, cells in zip(self.compiled, seen, strict=True)]
+        tokens = compress(map(list, zip(*names_of_templates, strict=True)), inside)
         return [list(islice(tokens, len(sequence))) for sequence in sequences]
 
     def cells(self, sequences: TextSequences) -> tuple[list[list[list[str]]], bytearray]:
@@ -169,9 +169,9 @@ class Templates:
         columns: list[list[str]] = [[] for _ in range(self.n_columns)]
         inside = bytearray()
         for sequence in sequences:
-            for column, own in zip(columns, zip(*sequence, strict=True), strict=True):
+            for column, cells in zip(columns, zip(*sequence, strict=True), strict=True):
                 column += head
-                column += own
+                column += cells
                 column += tail
             inside += bytes(before) + b"\1" * len(sequence) + bytes(after)
         if max(map(len, chain.from_iterable(columns)), default=0) > LONGEST_CELL:
@@ -185,8 +185,9 @@ class Templates:
 
     def _long_cell(self, sequences: TextSequences) -> TemplateError:
         """Return the error for the first cell that is too long."""
-        cells = ((i, t, cell) for i, own in enumerate(sequences) for t, token in enumerate(own) for cell in token)
-        i, t, cell = next(found for found in cells if len(found[2]) > LONGEST_CELL)
+        tokens = ((i, t, token) for i, sequence in enumerate(sequences) for t, token in enumerate(sequence))
+        cells = ((i, t, cell) for i, t, token in tokens for cell in token)
+        i, t, cell = next(place for place in cells if len(place[2]) > LONGEST_CELL)
         return TemplateError(
             f"{self.source}: token {t} of sequence {i} has a cell of {len(cell):,} characters, {shown(cell)}: expected "
             f"at most {LONGEST_CELL:,}; divide it into tokens, or shorten it"
@@ -246,7 +247,7 @@ def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator
     """
     for place in template:
         place.text.forget()
-    parts = [map(place.text.__getitem__, own) for place, own in zip(template, cells, strict=True)]
+    parts = [map(place.text.__getitem__, texts) for place, texts in zip(template, cells, strict=True)]
     return iter(reduce(partial(map, add), parts))
 
 

@@ -234,7 +234,7 @@ def _describe(value: object) -> object:
                 f"kernel={shown(value)} is not an object of sklearn.gaussian_process.kernels and cannot be written to "
                 "a file: combine the kernel from objects of that module, or pass the kernel again when loading"
             )
-        return {"class": kind, "parameters": {name: _describe(own) for name, own in parameters.items()}}
+        return {"class": kind, "parameters": {name: _describe(parameter) for name, parameter in parameters.items()}}
     if isinstance(value, np.ndarray | tuple | list):
         return [_describe(item) for item in value]
     if isinstance(value, np.generic):
@@ -261,4 +261,4 @@ def _build(value: UserData) -> UserData:
         raise ValueError(
             f"the stored kernel has the class {value['class']!r}: expected a class of sklearn.gaussian_process.kernels"
         )
-    return kind(**{name: _build(own) for name, own in value["parameters"].items()})
+    return kind(**{name: _build(parameter) for name, parameter in value["parameters"].items()})

@@ -102,11 +102,11 @@ def bootstrap(
     drawn: list[dict[str, Floats]] = []
     for size in (min(BLOCK, n_resamples - start) for start in range(0, n_resamples, BLOCK)):
         counts = np.stack([np.bincount(rng.integers(m, size=m), minlength=m) for _ in range(size)])
-        drawn.append(_scores({name: counts @ own for name, own in sums.items()}))
-    result = {}
-    for name, own in _scores({name: own.sum(axis=0, keepdims=True) for name, own in sums.items()}).items():
+        drawn.append(_scores({name: counts @ per_sequence for name, per_sequence in sums.items()}))
+    result, totals = {}, {name: per_sequence.sum(axis=0, keepdims=True) for name, per_sequence in sums.items()}
+    for name, score in _scores(totals).items():
         # Recall is not defined for a resample without spans, so that resample is left out of the interval.
-        values, value = np.concatenate([block[name] for block in drawn]), float(np.nan_to_num(own[0]))
+        values, value = np.concatenate([block[name] for block in drawn]), float(np.nan_to_num(score[0]))
         values = values[np.isfinite(values)]
         tails = np.quantile(values, [(1 - level) / 2, (1 + level) / 2]).tolist() if len(values) else (value, value)
         result[name] = Score(value, *tails)

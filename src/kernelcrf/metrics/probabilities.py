@@ -167,8 +167,8 @@ def span_reliability(
     --------
     >>> from kernelcrf.answers.spans import PredictedSpan
     >>> from kernelcrf.metrics import span_reliability
-    >>> found = [[PredictedSpan(0, 2, "PER", 0.9), PredictedSpan(3, 4, "LOC", 0.3)]]
-    >>> bins = span_reliability([["B-PER", "I-PER", "O", "O"]], found, n_bins=2)
+    >>> predicted = [[PredictedSpan(0, 2, "PER", 0.9), PredictedSpan(3, 4, "LOC", 0.3)]]
+    >>> bins = span_reliability([["B-PER", "I-PER", "O", "O"]], predicted, n_bins=2)
     >>> bins.confidence, bins.accuracy, round(bins.error, 1)
     (array([0.3, 0.9]), array([0., 1.]), 0.2)
     """

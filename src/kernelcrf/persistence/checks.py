@@ -73,7 +73,7 @@ def maps_to_arrays(maps: Iterable[FeatureMap]) -> tuple[list[Config], Arrays]:
     """
     configs: list[Config] = []
     arrays: Arrays = {}
-    for place, one in enumerate({id(own): own for own in maps}.values()):
+    for place, one in enumerate({id(feature_map): feature_map for feature_map in maps}.values()):
         config, of_map = one.to_arrays()
         configs.append(config)
         arrays |= {f"map {place}.{name}": array for name, array in of_map.items()}
@@ -91,8 +91,8 @@ def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str
 
     n_features : the number of input columns that the map must accept, or None if any number is valid.
     """
-    own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    result = from_arrays(config, own)
+    map_arrays = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    result = from_arrays(config, map_arrays)
     fits = n_features is None or (type(result.n) is int and result.n == n_features)
     if isinstance(result, WhitenedMap):
         R, B = read_array({"R": result.R}, "R", (result.n, result.n), "f"), result.landmarks

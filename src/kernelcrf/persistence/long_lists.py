@@ -40,9 +40,9 @@ def pack(config: object) -> tuple[Any, dict[str, Array]]:
 def unpack(config: object, arrays: Mapping[str, Array]) -> Any:
     """Undo `pack`: return the JSON value with its long lists; raise ValueError if marks and arrays do not match."""
     reader = _Reader(arrays)
-    found = reader.unpack(config)
+    value = reader.unpack(config)
     reader.check_end()
-    return found
+    return value
 
 
 class _Packer:
@@ -63,12 +63,12 @@ class _Packer:
         return (self._pack_long(value) if len(value) >= LONG else None) or [self.pack(one) for one in value]
 
     def arrays(self) -> dict[str, Array]:
-        found: dict[str, Sequence[float] | Array] = {
+        lists: dict[str, Sequence[float] | Array] = {
             "config.text": np.frombuffer(b"".join(self._text), np.uint8),
             "config.lengths": list(map(len, self._text)),
             **{f"config.{kind}": numbers for kind, numbers in self._numbers.items()},
         }
-        return {name: np.asarray(own, ARRAYS[name]) for name, own in found.items() if len(own)}
+        return {name: np.asarray(entries, ARRAYS[name]) for name, entries in lists.items() if len(entries)}
 
     def _pack_object(self, value: dict[str, object]) -> object:
         # An object that contains MARK itself must be unpacked to the same object.
@@ -175,7 +175,7 @@ def _kind(values: Sequence[Any]) -> str | None:
     types = set(map(type, values))
     for plain, kind in KINDS.items():
         # JSON also stores objects of subclasses, such as numpy.float64, as plain values.
-        if bool not in types and all(issubclass(own, plain) for own in types):
+        if bool not in types and all(issubclass(kind_of_entry, plain) for kind_of_entry in types):
             return kind if plain is not int or (min(values) >= -(2**63) and max(values) < 2**63) else None
     return None
 

@@ -165,16 +165,16 @@ class ResidualDisplay(CurveDisplay):
         """
         check_is_fitted(estimator)
         model = estimator.model_
-        own, *others = model.token_inputs
-        if others or own.prefix:
+        token_input, *others = model.token_inputs
+        if others or token_input.prefix:
             raise ValueError("the model has several inputs: expected a model with one input, fitted without `inputs`")
-        if not isinstance(own.map, WhitenedMap):
+        if not isinstance(token_input.map, WhitenedMap):
             raise ValueError(
                 "the model has no landmarks: pass a model with landmarks, fitted with a kernel such as 'rbf'"
             )
         inputs = distinct(model.reader.read(X)[0]).inputs
-        F = own.map.transform(inputs, LocalEngine(estimator.n_jobs))
-        trace = float(np.asarray(own.kernel.diagonal(inputs), np.float64).sum())
+        F = token_input.map.transform(inputs, LocalEngine(estimator.n_jobs))
+        trace = float(np.asarray(token_input.kernel.diagonal(inputs), np.float64).sum())
         kept = np.cumsum(np.einsum("un,un->n", F, F, dtype=np.float64))
         return cls(np.maximum(1 - np.concatenate(([0.0], kept)) / trace, 0)).plot(ax, name=name)
 
@@ -223,7 +223,7 @@ class ReliabilityDisplay(CurveDisplay):
         estimator = copy(estimator)
         known = set(estimator.classes_.tolist())
         rows = enumerate(read_list(y, "y", "a list of label sequences, one for each of X"))
-        seen = [[label if label in known else None for label in read_labels(own, f"y[{i}]")] for i, own in rows]
+        seen = [[label if label in known else None for label in read_labels(row, f"y[{i}]")] for i, row in rows]
         proba, classes = estimator.predict_proba(X), estimator.classes_.tolist()
         return cls.from_predictions(seen, proba, classes, n_bins=n_bins, name=name, ax=ax)
 

@@ -253,14 +253,14 @@ def _weights_of(estimator: Estimator) -> Floats:
         weights[i, j] = weights[j, i] = estimator.interactions_
         return weights
     for name in ("transitions_", "edge_potentials_"):
-        found = getattr(estimator, name, None)
-        if isinstance(found, dict):
+        matrix = getattr(estimator, name, None)
+        if isinstance(matrix, dict):
             raise ValueError(
-                f"{name} of {type(estimator).__name__} has a matrix for each of the types {shown_list(found)}: "
+                f"{name} of {type(estimator).__name__} has a matrix for each of the types {shown_list(matrix)}: "
                 f"expected one matrix; use LabelGraphDisplay({name}[type], labels)"
             )
-        if found is not None:
-            return np.asarray(found, np.float64)
+        if matrix is not None:
+            return np.asarray(matrix, np.float64)
     raise ValueError(
         f"{type(estimator).__name__} has neither transitions_ nor edge_potentials_ nor interactions_: expected a model "
         "with weights between labels; for other matrices, use LabelGraphDisplay(weights, labels)"

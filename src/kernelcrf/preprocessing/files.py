@@ -83,9 +83,9 @@ def save(model: UserData, path: PathLike, *, dtype: str | None = None) -> None:
 
     refuse_suffix(path, PIPELINE)
     config, arrays = to_stored(estimator, dtype)
-    configs, own = steps_to_arrays(steps, STEP)
+    configs, step_arrays = steps_to_arrays(steps, STEP)
     config = {"estimator": PIPELINE, "steps": configs, "last": {"name": model.steps[-1][0], **config}}
-    write(path, config, arrays | own, answer_bytes=estimator.model_.answer_bytes + steps_bytes(steps))
+    write(path, config, arrays | step_arrays, answer_bytes=estimator.model_.answer_bytes + steps_bytes(steps))
 
 
 @validated(path=PATH)
@@ -116,8 +116,8 @@ def load(path: PathLike) -> Any:
         from kernelcrf.preprocessing.transformer_arrays import check_steps, steps_from_arrays
 
         steps = list(steps_from_arrays(config["steps"], arrays, STEP))
-        own = {name: array for name, array in arrays.items() if not name.startswith(STEP)}
-        estimator = _load_estimator(config["last"], own, budget)
+        model_arrays = {name: array for name, array in arrays.items() if not name.startswith(STEP)}
+        estimator = _load_estimator(config["last"], model_arrays, budget)
         check_steps(steps, estimator.n_features_in_, budget)
         return Pipeline([*steps, (str(config["last"]["name"]), estimator)])
     except CONTENT_ERRORS as error:

@@ -177,12 +177,12 @@ def _stack(X: UserData, names: Array | None = None) -> tuple[UserData, Chains, A
     stack = _stack_frames(named.values())
     if stack is not None:
         frames, places = list(named.values()), list(named)
-        own = common_names(frames, places.__getitem__)
+        frame_names = common_names(frames, places.__getitem__)
         # The transformer itself decides about other names if there are strings, the only names that it knows.
-        strings = names is None or any(string_names(these) is not None for these in (names, own))
-        wanted = own if strings and not have_same_names(names, own) else names
+        strings = names is None or any(string_names(these) is not None for these in (names, frame_names))
+        wanted = frame_names if strings and not have_same_names(names, frame_names) else names
         orders = find_orders("PerToken", frames, places.__getitem__, wanted)
-        return stack([_reorder(*one) for one in zip(frames, orders, strict=True)]), chains, own
+        return stack([_reorder(*one) for one in zip(frames, orders, strict=True)]), chains, frame_names
     matrices = read_matrices(named)
     return (sp.vstack(matrices, format="csr") if is_sparse(matrices[0]) else np.concatenate(matrices)), chains, None
 

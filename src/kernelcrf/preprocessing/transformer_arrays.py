@@ -117,9 +117,10 @@ def steps_to_arrays(steps: Pipeline, prefix: str) -> tuple[list[Config], Arrays]
     configs: list[Config] = []
     arrays: Arrays = {}
     for place, (name, transformer) in enumerate(steps.steps):
-        config, own = transformer_to_arrays("passthrough" if transformer is None else transformer, f"{prefix}{place}.")
+        step = "passthrough" if transformer is None else transformer
+        config, step_arrays = transformer_to_arrays(step, f"{prefix}{place}.")
         configs.append({"name": name, **config})
-        arrays |= own
+        arrays |= step_arrays
     return configs, arrays
 
 

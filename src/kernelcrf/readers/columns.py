@@ -81,13 +81,13 @@ def find_orders(
     if names is None and not any(map(is_frame, parts)):
         return [None] * len(parts)
     orders: dict[tuple[object, ...] | None, list[int] | None] = {}
-    found = []
+    permutations = []
     for i, part in enumerate(parts):
         columns = _columns(part)
         if columns not in orders and not _is_empty(part):
             orders[columns] = _find_order(owner, read_names(part), place(i), names)
-        found.append(orders.get(columns))
-    return found
+        permutations.append(orders.get(columns))
+    return permutations
 
 
 def common_names(parts: Sequence[UserData], place: Callable[[int], str]) -> Array | None:
@@ -99,21 +99,21 @@ def common_names(parts: Sequence[UserData], place: Callable[[int], str]) -> Arra
     """
     if not any(is_frame(part) and not _is_empty(part) for part in parts):
         return None
-    found: dict[tuple[object, ...] | None, tuple[str, Array | None]] = {}
+    distinct_columns: dict[tuple[object, ...] | None, tuple[str, Array | None]] = {}
     for i, part in enumerate(parts):
-        if not _is_empty(part) and (columns := _columns(part)) not in found:
-            found[columns] = place(i), read_names(part)
-    first, names = next(iter(found.values()))
-    for other, others in found.values():
+        if not _is_empty(part) and (columns := _columns(part)) not in distinct_columns:
+            distinct_columns[columns] = place(i), read_names(part)
+    first, names = next(iter(distinct_columns.values()))
+    for other, others in distinct_columns.values():
         if not have_same_names(names, others):
-            wanted, own = (set(() if these is None else these) for these in (names, others))
-            sides = ((other, own - wanted), (first, wanted - own))
+            wanted, given = (set(() if these is None else these) for these in (names, others))
+            sides = ((other, given - wanted), (first, wanted - given))
             only = [f"only {at} has {shown_list(sorted(more, key=str))}" for at, more in sides if more]
             raise ValueError(
                 f"{other} and {first} have different column names ({' and '.join(only)}): expected the same columns in "
                 "every sequence"
             )
-    return next((own for _, own in found.values() if own is not None), None)
+    return next((frame_names for _, frame_names in distinct_columns.values() if frame_names is not None), None)
 
 
 def read_columns(
@@ -233,13 +233,13 @@ def _find_order(owner: str, columns: Array | None, place: str, names: Array | No
             _warn(f"X does not have valid feature names, but {owner} was fitted with feature names")
         return None
     wanted = tuple(range(len(columns)) if names is None else names)
-    own = set(columns)
-    if (names is None or _are_no_names(names, columns)) and own != set(wanted):
+    present = set(columns)
+    if (names is None or _are_no_names(names, columns)) and present != set(wanted):
         _warn(f"X has feature names, but {owner} was fitted without feature names")
         return None
     if tuple(columns) == wanted:
         return None
-    unseen, missing = own - set(wanted), set(wanted) - own
+    unseen, missing = present - set(wanted), set(wanted) - present
     if unseen or missing:
         text = f"Feature names unseen at fit time: {_listed(unseen)} " if unseen else ""
         text += f"Feature names seen at fit time, yet now missing: {_listed(missing)}" if missing else ""

@@ -105,9 +105,9 @@ def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool, place: Place
     """
     hashes = isinstance(vectorizer, FeatureHasher)
     if not (hashes or fit or isinstance(tokens, NamedTokens)):
-        found = _look_up(tokens, vectorizer)
-        if found is not None:
-            return found
+        entries = _look_up(tokens, vectorizer)
+        if entries is not None:
+            return entries
     items, ids, offsets = _distinct_items(tokens, HASHED_SEPARATOR if hashes else vectorizer.separator, place)
     columns, values = _hash_items(items, vectorizer) if hashes else _name_items(items, vectorizer, fit)
     return Entries(columns[ids], values[ids], offsets, n_columns(vectorizer))

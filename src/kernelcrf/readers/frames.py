@@ -79,11 +79,11 @@ def from_frame(
     else:
         named = [(name, _values(frame[name])) for name in features]
         _refuse_dates(named)
-        X = [[{n: v[t] for n, v in named if v[t] is not None} for t in own.tolist()] for own in rows]
+        X = [[{n: v[t] for n, v in named if v[t] is not None} for t in places.tolist()] for places in rows]
     if label is None:
         return X, None
     labels = _values(frame[label])
-    return X, [[labels[t] for t in own.tolist()] for own in rows]
+    return X, [[labels[t] for t in places.tolist()] for places in rows]
 
 
 def _values(column: UserData) -> list[UserData]:

@@ -114,8 +114,9 @@ class GraphKinds:
 
     def to_config(self) -> Config:
         """Return the kinds as values that JSON can store."""
-        types = {"node_types": self.node_types, "edge_types": self.edge_types}
-        return {name: None if own is None else list(own) for name, own in types.items()} | {"named": dict(self.named)}
+        lists = {"node_types": self.node_types, "edge_types": self.edge_types}
+        config = {name: None if types is None else list(types) for name, types in lists.items()}
+        return config | {"named": dict(self.named)}
 
     @classmethod
     def from_config(cls, config: Config | None, L: int) -> Self:
@@ -128,29 +129,29 @@ class GraphKinds:
         named = config["named"]
         if not isinstance(named, dict) or not all(type(k) is int and 2 <= k <= MOST_SCORES for k in named.values()):
             raise ModelFileError(f"named is {shown(named)}: expected the number of nodes of each clique, 2 or more")
-        found = cls(_read_types(config, "node_types"), _read_types(config, "edge_types"), named)
-        found.check_sizes(L)
-        return found
+        kinds = cls(_read_types(config, "node_types"), _read_types(config, "edge_types"), named)
+        kinds.check_sizes(L)
+        return kinds
 
 
 def _kinds(kind: str, types: tuple[Type, ...] | None) -> dict[Type | None, str]:
-    return {None: kind} if types is None else {own: f"{kind} {own!r}" for own in types}
+    return {None: kind} if types is None else {type_: f"{kind} {type_!r}" for type_ in types}
 
 
 def _different(types: Array | None) -> tuple[Type, ...] | None:
     """Return the different types, integers before strings; the order of nodes or edges does not matter."""
-    return None if types is None else tuple(sorted(set(types.tolist()), key=lambda own: (isinstance(own, str), own)))
+    return None if types is None else tuple(sorted(set(types.tolist()), key=lambda one: (isinstance(one, str), one)))
 
 
-def _check_types(what: str, known: tuple[Type, ...] | None, own: tuple[Type, ...] | None) -> None:
-    if known is None and own is not None:
+def _check_types(what: str, known: tuple[Type, ...] | None, given: tuple[Type, ...] | None) -> None:
+    if known is None and given is not None:
         raise ValueError(f"X has {what} types, but the model was fitted without {what} types: pass graphs without them")
-    if own is None and known is not None:
+    if given is None and known is not None:
         raise ValueError(
             f"X has no {what} types, but the model was fitted with the {what} types {shown_list(known)}: pass graphs "
             f"with {what} types"
         )
-    new = [one for one in own or () if one not in (known or ())]
+    new = [one for one in given or () if one not in (known or ())]
     if new:
         raise ValueError(
             f"X has the {what} types {shown_list(new)}, which the training graphs do not have: expected types among "
@@ -162,7 +163,7 @@ def _read_types(config: Config, name: str) -> tuple[Type, ...] | None:
     types: Any = config[name]
     if types is None:
         return None
-    if not isinstance(types, list) or not types or not all(type(own) in (str, int) for own in types):
+    if not isinstance(types, list) or not types or not all(type(type_) in (str, int) for type_ in types):
         raise ModelFileError(f"{name} is {shown(types)}: expected a list of strings and integers, or null")
     if len(set(types)) < len(types):
         raise ModelFileError(f"{name} is {shown(types)}: expected different types")

@@ -157,22 +157,22 @@ class GraphSamples:
     def _members(self) -> dict[str, Ints]:
         """Return the cliques of all kinds except skips and paths."""
         nodes, kinds = np.arange(self.nodes.shape[0])[:, None], self.kinds
-        found = {NODES: nodes, EDGES: self.edges, EDGE_INPUTS: self.edges}
-        found |= {kind: _of_type(nodes, self.node_types, own) for own, kind in kinds.nodes.items()}
-        found |= {kind: _of_type(self.edges, self.edge_types, own) for own, kind in kinds.edges.items()}
+        cliques = {NODES: nodes, EDGES: self.edges, EDGE_INPUTS: self.edges}
+        cliques |= {kind: _of_type(nodes, self.node_types, type_) for type_, kind in kinds.nodes.items()}
+        cliques |= {kind: _of_type(self.edges, self.edge_types, type_) for type_, kind in kinds.edges.items()}
         for name, kind in kinds.cliques.items():
-            found[kind] = self.cliques.get(name, np.empty((0, kinds.named[name]), np.int64))
-        return found
+            cliques[kind] = self.cliques.get(name, np.empty((0, kinds.named[name]), np.int64))
+        return cliques
 
     @property
     def inputs_of_nodes(self) -> dict[str, Inputs]:
         """Return, for each kind of nodes, their features, one row per node of this kind."""
-        return {kind: _of_type(self.nodes, self.node_types, own) for own, kind in self.kinds.nodes.items()}
+        return {kind: _of_type(self.nodes, self.node_types, type_) for type_, kind in self.kinds.nodes.items()}
 
     @property
     def inputs_of_edges(self) -> dict[str, Inputs]:
         """Return, for each kind of edges, the inputs of an edge kernel, one row per edge of this kind."""
-        return {kind: _of_type(self.edge_inputs, self.edge_types, own) for own, kind in self.kinds.edges.items()}
+        return {kind: _of_type(self.edge_inputs, self.edge_types, type_) for type_, kind in self.kinds.edges.items()}
 
     @cached_property
     def edge_inputs(self) -> Inputs:
@@ -196,8 +196,8 @@ class GraphSamples:
         """
         ends = self.paths[:, ::2] if self.directed else np.sort(self.paths[:, ::2], axis=1)
         joined = set(map(frozenset, self.edges.tolist()))
-        found = [pair for pair in np.unique(ends, axis=0).tolist() if frozenset(pair) not in joined]
-        return np.array(found, np.int64).reshape(-1, 2)
+        pairs = [pair for pair in np.unique(ends, axis=0).tolist() if frozenset(pair) not in joined]
+        return np.array(pairs, np.int64).reshape(-1, 2)
 
     @property
     def paths(self) -> Ints:
@@ -208,14 +208,14 @@ class GraphSamples:
         for a, b in self.edges.tolist():
             out[a].append(b)
             into[b].append(a)
-        found = []
+        triples = []
         for middle in range(n_nodes):
             if self.directed:
-                found += [(a, middle, b) for a in into[middle] for b in out[middle] if a != b]
+                triples += [(a, middle, b) for a in into[middle] for b in out[middle] if a != b]
             else:
                 around = sorted({*into[middle], *out[middle]})
-                found += [(a, middle, b) for k, a in enumerate(around) for b in around[k + 1 :]]
-        return np.array(found, np.int64).reshape(-1, 3)
+                triples += [(a, middle, b) for k, a in enumerate(around) for b in around[k + 1 :]]
+        return np.array(triples, np.int64).reshape(-1, 3)
 
 
 def read_labelled_graphs(
@@ -271,8 +271,8 @@ def _match_columns(graphs: list[OpenGraph], like: GraphSamples | None) -> tuple[
     features = [() if x.edge_features is None else x.edge_features for x in graphs]
     edges, of_edges = match(features, [x.edge_place for x in graphs], known.edges)
     matched = [
-        x._replace(nodes=own, edge_features=None if x.edge_features is None else of_edge)
-        for x, own, of_edge in zip(graphs, nodes, edges, strict=True)
+        x._replace(nodes=of_node, edge_features=None if x.edge_features is None else of_edge)
+        for x, of_node, of_edge in zip(graphs, nodes, edges, strict=True)
     ]
     return matched, GraphColumns(of_nodes, of_edges)
 
@@ -286,7 +286,7 @@ def _of_type(rows: Inputs, types: Array | None, wanted: Type | None) -> Inputs:
 
 def _join_types(parts: Sequence[Array | None]) -> Array | None:
     """Return the types of all graphs as one array; return None if there are none."""
-    types = np.concatenate([np.empty(0, object), *(own for own in parts if own is not None)])
+    types = np.concatenate([np.empty(0, object), *(part for part in parts if part is not None)])
     return types if len(types) else None
 
 
@@ -309,11 +309,11 @@ def _check_alike(items: Sequence[OneGraph]) -> None:
         "edge types": [item.edge_types for item in items if len(item.edges)],
     }
     for what, held in parts.items():
-        if len({own is None for own in held}) > 1:
+        if len({part is None for part in held}) > 1:
             raise ValueError(
                 f"X has some graphs with {what} and some without: expected {what} in all graphs or in none"
             )
-    if len({own.shape[1] for own in features if own is not None}) > 1:
+    if len({matrix.shape[1] for matrix in features if matrix is not None}) > 1:
         raise ValueError(
             "X has graphs with different numbers of edge features: expected the same number in every graph"
         )

@@ -83,8 +83,8 @@ class InputsReader:
         for entry, part in _entries_of(X, lengths, list(dict.fromkeys(of.values()))).items():
             with _named(entry):
                 hashed = hash_features if open_sequences(part, lengths)[2] == "dicts" else None
-                found = SequenceReader.fit(part, lengths, hashed, sample_weight)
-            readers[entry], tables[entry], chains[entry] = found
+                reading = SequenceReader.fit(part, lengths, hashed, sample_weight)
+            readers[entry], tables[entry], chains[entry] = reading
         if hash_features is not None and not any(reader.kind == "dicts" for reader in readers.values()):
             raise ValueError(
                 f"hash_features={shown(hash_features)} needs feature dicts, but no entry of X has them: pass "
@@ -107,8 +107,8 @@ class InputsReader:
         chains: dict[str | None, Chains] = {}
         for entry, part in _entries_of(X, lengths, list(self.entries)).items():
             with _named(entry):
-                found = extend_reader(self.entries[entry], part, lengths, sample_weight)
-            readers[entry], tables[entry], chains[entry] = found
+                reading = extend_reader(self.entries[entry], part, lengths, sample_weight)
+            readers[entry], tables[entry], chains[entry] = reading
         return InputsReader(readers, self.sources), self._select(tables), _same_lengths(chains)
 
     def read(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[NamedInputs, Chains]:
@@ -196,7 +196,7 @@ class InputsReader:
     @classmethod
     def from_config(cls, config: Mapping[str, UserData]) -> InputsReader:
         """Return the reader whose `to_config` returned `config`; raise if the values in `config` are inconsistent."""
-        entries = {entry: SequenceReader.from_config(own) for entry, own in config["entries"]}
+        entries = {entry: SequenceReader.from_config(settings) for entry, settings in config["entries"]}
         sources = {}
         for name, entry, columns in config["sources"]:
             width = entries[entry].n_features
@@ -272,16 +272,17 @@ def _named(entry: str | None) -> Iterator[None]:
 
 def _same_lengths(chains: Mapping[str | None, Chains]) -> Chains:
     """Return the chains that all entries have; raise if the entries of a sequence differ in their length."""
-    (first, found), *others = chains.items()
-    for entry, own in others:
-        differ = np.flatnonzero(own.lengths != found.lengths)
+    (first, first_chains), *others = chains.items()
+    for entry, entry_chains in others:
+        differ = np.flatnonzero(entry_chains.lengths != first_chains.lengths)
         if len(differ):
             i = int(differ[0])
             raise ValueError(
-                f"X[{found.number(i)}] has {found.lengths[i]} token(s) in {first!r} and {own.lengths[i]} in {entry!r}: "
+                f"X[{first_chains.number(i)}] has {first_chains.lengths[i]} token(s) in {first!r} and "
+                f"{entry_chains.lengths[i]} in {entry!r}: "
                 "expected one row per token in every entry"
             )
-    return found
+    return first_chains
 
 
 def _find_columns(columns: UserData, reader: SequenceReader, name: str) -> Places | None:
@@ -299,7 +300,7 @@ def _find_columns(columns: UserData, reader: SequenceReader, name: str) -> Place
         )
     known = [] if reader.column_names is None else reader.column_names.tolist()
     if isinstance(columns, slice):
-        found = np.arange(reader.n_features)[columns]
+        places = np.arange(reader.n_features)[columns]
     else:
         listed = [columns] if isinstance(columns, str) else list(columns)
         at = {column: c for c, column in enumerate(known)}
@@ -314,7 +315,7 @@ def _find_columns(columns: UserData, reader: SequenceReader, name: str) -> Place
         if wrong:
             expected += f", or of the names {shown_list(known)}" if known else ", because X has no column names"
             raise ValueError(f"inputs[{name!r}] has the column {shown(wrong[0])}: expected {expected}")
-        found = np.array(indices)
-    if not len(found):
+        places = np.array(indices)
+    if not len(places):
         raise ValueError(f"inputs[{name!r}] has columns={shown(columns)}, which selects no column: expected {expected}")
-    return found.astype(np.intp)
+    return places.astype(np.intp)

@@ -238,7 +238,7 @@ def check_same_type(labels: Iterable[UserData], others: Iterable[UserData], name
 
     name, other_name : the names of the two sides in the error message.
     """
-    first, second = ({isinstance(label, str): label for label in own} for own in (labels, others))
+    first, second = ({isinstance(label, str): label for label in side} for side in (labels, others))
     if len(first) == len(second) == 1 and first.keys() != second.keys():
         (label,), (other,) = first.values(), second.values()
         raise ValueError(

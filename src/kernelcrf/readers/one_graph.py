@@ -117,7 +117,7 @@ def _from_networkx(graph: UserData, i: int, directed: bool) -> OpenGraph:
     edge_features = _attributes(of_edges, "x", "edges", i)
     if edge_features is not None:
         try:
-            edge_features = np.array([np.atleast_1d(own) for own in edge_features], np.float64)
+            edge_features = np.array([np.atleast_1d(values) for values in edge_features], np.float64)
         except ValueError:
             raise ValueError(
                 f"the edges of X[{i}] have attributes 'x' that are not numbers or differ in length: expected the same "
@@ -201,7 +201,7 @@ def _cliques(values: UserData, n_nodes: int, i: int) -> dict[str, Ints]:
             "numbers"
         )
     expected = "an array (n_cliques, k) of integers, the numbers of the k nodes of each clique, with k at least 2"
-    found = {}
+    cliques = {}
     for name, rows in values.items():
         if not isinstance(name, str) or name in ("", *RESERVED):
             raise ValueError(
@@ -223,8 +223,8 @@ def _cliques(values: UserData, n_nodes: int, i: int) -> dict[str, Ints]:
         twice = _first_twice(nodes)
         if twice is not None:
             raise ValueError(f"{what} contain {tuple(nodes[twice].tolist())} more than once: expected each clique once")
-        found[str(name)] = nodes
-    return found
+        cliques[str(name)] = nodes
+    return cliques
 
 
 def _node_numbers(values: UserData, n_nodes: int, what: str, expected: str) -> Ints:
@@ -262,8 +262,8 @@ def _types(values: UserData, n: int, what: str, i: int) -> Array | None:
     if len(opened) != n:
         raise ValueError(f"X[{i}] has {n} {what}s and {len(opened)} {what} types: expected {expected}")
     types = np.empty(n, object)
-    for k, own in enumerate(opened):
-        if isinstance(own, bool | np.bool_) or not isinstance(own, str | int | np.integer):
-            raise TypeError(f"the {what} types of X[{i}] contain {shown(own)}: expected {expected}")
-        types[k] = str(own) if isinstance(own, str) else int(own)
+    for k, type_ in enumerate(opened):
+        if isinstance(type_, bool | np.bool_) or not isinstance(type_, str | int | np.integer):
+            raise TypeError(f"the {what} types of X[{i}] contain {shown(type_)}: expected {expected}")
+        types[k] = str(type_) if isinstance(type_, str) else int(type_)
     return types

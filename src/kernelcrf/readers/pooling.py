@@ -45,8 +45,8 @@ def pool(X: Inputs, chains: Chains, D: int, pooling: str) -> Inputs:
         indptr = np.concatenate(([0], np.cumsum(durations)))
         tokens = np.repeat(starts - indptr[:-1], durations) + np.arange(indptr[-1])
         shares = np.repeat(1.0 / durations, durations).astype(X.dtype)
-        found = sp.csr_array((shares, tokens, indptr), shape=(len(starts), X.shape[0])) @ X
-        return sp.csr_array(found) if is_sparse(X) else np.asarray(found)
+        means = sp.csr_array((shares, tokens, indptr), shape=(len(starts), X.shape[0])) @ X
+        return sp.csr_array(means) if is_sparse(X) else np.asarray(means)
     durations = ends - starts
     tokens, level, levels = np.arange(X.shape[0]), X, [X]
     for d in range(2, int(durations.max(initial=1)) + 1):
@@ -72,8 +72,8 @@ def described(
             "lengths="
         )
     sequences: Sequence[Any] = read_list(X, "X")
-    found = []
+    descriptions = []
     for i, T in enumerate(chains.lengths.tolist()):
         x = sequences[chains.number(i)]
-        found.append([function(x, b, b + d) for b in range(T) for d in range(1, min(D, T - b) + 1)])
-    return found
+        descriptions.append([function(x, b, b + d) for b in range(T) for d in range(1, min(D, T - b) + 1)])
+    return descriptions

@@ -32,10 +32,10 @@ def extend_reader(
         flat, chains = reader.read(X, lengths)
         return reader, flat, chains
     tokens, at, separator = all_tokens(parts), np.flatnonzero(kept), reader.vectorizer.separator
-    own = tokens if kept.all() else feature_dicts.keep_tokens(tokens, kept)
-    found = DictVectorizer(separator=separator, sparse=True)
-    feature_dicts.vectorize(own, found, fit=True, place=lambda t: chains.place(at[t]))
-    reader = add_names(reader, found.feature_names_)
+    kept_tokens = tokens if kept.all() else feature_dicts.keep_tokens(tokens, kept)
+    vectorizer = DictVectorizer(separator=separator, sparse=True)
+    feature_dicts.vectorize(kept_tokens, vectorizer, fit=True, place=lambda t: chains.place(at[t]))
+    reader = add_names(reader, vectorizer.feature_names_)
     flat = feature_dicts.vectorize(tokens, reader.vectorizer, fit=False, place=chains.place).to_csr()
     return reader, flat, chains
 

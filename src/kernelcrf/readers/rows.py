@@ -151,11 +151,11 @@ def read_classes(y: UserData, classes: Array, n_rows: int) -> Labels:
         raise ValueError(f"y has shape {y.shape}: expected ({n_rows},), one label per row of X")
     known = ~_missing(y, classes.tolist())
     labels = _same_type(y[known])
-    found = np.searchsorted(classes, labels)
-    if not np.array_equal(classes[np.minimum(found, len(classes) - 1)], labels):
+    places = np.searchsorted(classes, labels)
+    if not np.array_equal(classes[np.minimum(places, len(classes) - 1)], labels):
         raise ValueError(f"y has labels that are not among the classes: expected {shown_list(classes.tolist())}")
     indices = np.full(n_rows, UNKNOWN, np.int32)
-    indices[known] = found
+    indices[known] = places
     return indices
 
 
@@ -254,12 +254,12 @@ class LabelSetReader:
     def from_config(cls, config: Mapping[str, UserData]) -> LabelSetReader:
         """Return the reader whose `to_config` returned `config`."""
         # If a label had only one value in training, this value is stored twice.
-        values = tuple(values_from_config(own, distinct=False) for own in config["values"])
+        values = tuple(values_from_config(stored, distinct=False) for stored in config["values"])
         one_column = read_flag(config, "one_column")
-        if any(own.shape != (2,) for own in values) or (one_column and len(values) != 1):
+        if any(pair.shape != (2,) for pair in values) or (one_column and len(values) != 1):
             raise ModelFileError(
-                f"the stored values of the labels have the shapes {shown_list(own.shape for own in values)}: expected "
-                "(2,) for each label, and only one label if one_column is true"
+                f"the stored values of the labels have the shapes {shown_list(pair.shape for pair in values)}: "
+                "expected (2,) for each label, and only one label if one_column is true"
             )
         return cls(values, one_column)
 

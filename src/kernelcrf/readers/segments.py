@@ -87,17 +87,17 @@ class SegmentLabels:
     def repeats(self) -> Flags:
         """Return, for each type, whether a segment may follow a segment of the same type."""
         # A type whose first tokens look like its other tokens cannot repeat: both segments would be one.
-        found = np.ones(len(self.types), bool)
-        found[self.of_class[self.opens & self.continues]] = False
-        return found
+        may_repeat = np.ones(len(self.types), bool)
+        may_repeat[self.of_class[self.opens & self.continues]] = False
+        return may_repeat
 
     @cached_property
     def _class_of(self) -> Ints:
         """Return the class of the first, and of later, tokens of a segment: one row each, one column per type."""
-        found = np.zeros((2, len(self.types)), np.int64)
+        classes = np.zeros((2, len(self.types)), np.int64)
         for row, flags in enumerate((self.opens, self.continues)):
-            found[row, self.of_class[flags]] = np.flatnonzero(flags)
-        return found
+            classes[row, self.of_class[flags]] = np.flatnonzero(flags)
+        return classes
 
     def class_of(self, types: Ints, is_first: Flags) -> Labels:
         """Return the class of tokens, given the types of their segments and whether they are first tokens."""
@@ -164,13 +164,13 @@ def read_tokens(y: UserData, chains: Chains, *, flat: bool = False, is_tags: boo
             "sequence of X"
         )
     lengths: list[int] = chains.lengths.tolist()
-    tables = [_segments(own, lengths[i], chains.number(i)) for i, own in enumerate(rows)]
+    tables = [_segments(row, lengths[i], chains.number(i)) for i, row in enumerate(rows)]
     if is_tags is None:
-        is_tags = not all(_are_runs(own, T) for own, T in zip(tables, lengths, strict=True))
+        is_tags = not all(_are_runs(table, T) for table, T in zip(tables, lengths, strict=True))
     labels: list[UserData] = []
-    for own, T in zip(tables, lengths, strict=True):
+    for table, T in zip(tables, lengths, strict=True):
         tokens: list[UserData] = [OUTSIDE if is_tags else None] * T
-        for start, end, label in own:
+        for start, end, label in table:
             if is_tags and not isinstance(label, str):
                 raise ValueError(
                     f"y has a segment with the label {shown(label)}: expected strings, because some segments are next "
@@ -186,14 +186,14 @@ def _has_segments(y: UserData) -> bool:
     """Return whether the first item of y that is not empty is a list of tuples (start, end, label)."""
     if not isinstance(y, Sequence) or isinstance(y, str):
         return False
-    first = next((own for own in y if isinstance(own, Sequence) and not isinstance(own, str) and len(own)), None)
+    first = next((row for row in y if isinstance(row, Sequence) and not isinstance(row, str) and len(row)), None)
     return first is not None and isinstance(first[0], tuple) and len(first[0]) == 3
 
 
-def _segments(own: UserData, T: int, number: int) -> list[tuple[int, int, Any]]:
+def _segments(row: UserData, T: int, number: int) -> list[tuple[int, int, Any]]:
     """Return the segments of one sequence, from left to right; raise if they are no tuples, or overlap."""
     at = 0
-    for one in (found := sorted(own, key=lambda one: one[:2])):
+    for one in (segments := sorted(row, key=lambda one: one[:2])):
         is_segment = isinstance(one, tuple) and len(one) == 3 and is_whole(one[0]) and is_whole(one[1])
         if not is_segment or not at <= one[0] < one[1] <= T:
             raise ValueError(
@@ -201,11 +201,11 @@ def _segments(own: UserData, T: int, number: int) -> list[tuple[int, int, Any]]:
                 f"with 0 <= start < end <= {T}, the number of tokens of X[{number}]"
             )
         at = one[1]
-    return found
+    return segments
 
 
-def _are_runs(own: list[tuple[int, int, Any]], T: int) -> bool:
+def _are_runs(segments: list[tuple[int, int, Any]], T: int) -> bool:
     """Return whether segments cover all T tokens, and no two neighbours have the same label."""
-    bounds, labels = [0, *(end for _, end, _ in own)], [label for _, _, label in own]
-    covers = [start for start, _, _ in own] == bounds[:-1] and bounds[-1] == T
+    bounds, labels = [0, *(end for _, end, _ in segments)], [label for _, _, label in segments]
+    covers = [start for start, _, _ in segments] == bounds[:-1] and bounds[-1] == T
     return covers and all(one != other for one, other in zip(labels[1:], labels[:-1], strict=True))

@@ -93,8 +93,8 @@ class SequenceReader:
             all_count = weights is None or bool(weights.all())
             if weights is not None and not all_count:
                 kept = np.repeat(weights > 0, chains.lengths)
-                own, at = feature_dicts.keep_tokens(tokens, kept), np.flatnonzero(kept)
-                feature_dicts.vectorize(own, vectorizer, fit=True, place=lambda t: chains.place(at[t]))
+                kept_tokens, at = feature_dicts.keep_tokens(tokens, kept), np.flatnonzero(kept)
+                feature_dicts.vectorize(kept_tokens, vectorizer, fit=True, place=lambda t: chains.place(at[t]))
             flat = feature_dicts.vectorize(tokens, vectorizer, fit=all_count, place=chains.place).to_csr()
         elif hash_features is not None:
             raise ValueError(

@@ -47,8 +47,8 @@ class TableReader:
             )
         given = [None] * table.shape[1] if categories is None else categories
         columns = enumerate(zip(table.T, given, strict=True))
-        found = (_categories(own, v) if values is None else _given(values, v) for v, (own, values) in columns)
-        reader = cls(tuple(found), names)
+        read = (_categories(column, v) if values is None else _given(values, v) for v, (column, values) in columns)
+        reader = cls(tuple(read), names)
         return reader, reader._encode(table)
 
     def read(self, X: UserData) -> Labels:
@@ -109,10 +109,10 @@ def _is_missing(value: object) -> bool:
 
 def _given(values: UserData, v: int) -> Array:
     """Return the sorted values that a user lists for a column."""
-    found = _categories(np.asarray(list(values), object), v)
-    if len(found) < 2:
+    categories = _categories(np.asarray(list(values), object), v)
+    if len(categories) < 2:
         raise ValueError(f"categories[{v}] is {shown(values)}: expected at least two different values")
-    return found
+    return categories
 
 
 def _categories(column: Array, v: int) -> Array:

@@ -72,16 +72,16 @@ def make_report(
     y = [read_labels(labels, f"y[{i}]") for i, labels in enumerate(y)]
     words = None
     if tokens is not None:
-        words = [read_labels(own, f"tokens[{i}]", "a list of words") for i, own in enumerate(tokens)]
+        words = [read_labels(sequence, f"tokens[{i}]", "a list of words") for i, sequence in enumerate(tokens)]
     classes = crf.classes_.tolist()
     if scheme is None and are_spans(classes):
         scheme = "lenient"
     is_missing = missing_among(chain.from_iterable(y), classes)
     y = [[None if is_missing(label) else label for label in labels] for labels in y]
     predicted = [labels.tolist() for labels in crf.predict(X)]
-    proba = [np.asarray(own, np.float64) for own in crf.predict_proba(X)]
+    proba = [np.asarray(P, np.float64) for P in crf.predict_proba(X)]
     known = [[label if label in classes else None for label in labels] for labels in y]
-    found = bootstrap(y, predicted, proba, classes, scheme=scheme)
+    scores = bootstrap(y, predicted, proba, classes, scheme=scheme)
     bins = reliability(known, proba, classes)
     order = _hardest(crf, X, known)[:n_hardest]
     chosen = _least_believed(order[:EXPLAINED], known, proba, classes) if decisions is None else list(decisions)
@@ -95,9 +95,9 @@ def make_report(
     suffix = " (after preprocessing)" if split_pipeline(model)[0] is not None else ""
     parts = [_decision(crf, X, y, words, train_tokens, suffix, i, t) for i, t in chosen]
     body = [
-        sections.heading(title, found),
+        sections.heading(title, scores),
         sections.summary(crf, X, sum(map(len, y))),
-        sections.scores(found, y, predicted, scheme),
+        sections.scores(scores, y, predicted, scheme),
         sections.confusion(y, predicted),
         sections.calibration(bins, crf),
         sections.hardest(order, blocks, has_words=tokens is not None),
@@ -133,9 +133,11 @@ def _hardest(crf: SequenceEstimator[Any], X: list[object], y: list[list[object]]
 def _least_believed(
     order: list[int], y: list[list[object]], proba: list[Floats], classes: list[object]
 ) -> list[tuple[int, int]]:
-    code = {label: j for j, label in enumerate(classes)}
-    believed = {i: [proba[i][t, code[own]] if own is not None else 1.0 for t, own in enumerate(y[i])] for i in order}
-    return [(i, int(np.argmin(believed[i]))) for i in order]
+    code, decisions = {label: j for j, label in enumerate(classes)}, []
+    for i in order:
+        p = [1.0 if label is None else proba[i][t, code[label]] for t, label in enumerate(y[i])]
+        decisions.append((i, int(np.argmin(p))))
+    return decisions
 
 
 def _decision(

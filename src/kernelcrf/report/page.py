@@ -58,10 +58,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "
 
     Cells are escaped unless they are `Markup`; `kind` is the CSS class of the table.
     """
-    kinds = ["", *[' class="number"'] * (len(header) - 1)]
-    cells = "".join(f'<th{own} scope="col">{text(name)}</th>' for own, name in zip(kinds, header, strict=True))
+    attributes = ["", *[' class="number"'] * (len(header) - 1)]
+    titles = zip(attributes, header, strict=True)
+    cells = "".join(f'<th{attribute} scope="col">{text(title)}</th>' for attribute, title in titles)
     lines = "".join(
-        "<tr>" + "".join(f"<td{own}>{_cell(value)}</td>" for own, value in zip(kinds, row, strict=True)) + "</tr>"
+        "<tr>" + "".join(f"<td{a}>{_cell(value)}</td>" for a, value in zip(attributes, row, strict=True)) + "</tr>"
         for row in rows
     )
     return (

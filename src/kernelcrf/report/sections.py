@@ -39,10 +39,10 @@ MATRIX_LABELS, CONFUSIONS, STRETCHES = 25, 10, 20
 LONGEST, LONGEST_LABEL = 60, 24
 
 
-def heading(title: str, found: Mapping[str, Score]) -> str:
+def heading(title: str, scores: Mapping[str, Score]) -> str:
     """Return the HTML of the heading: the title, the date, and the main score with its confidence interval."""
-    name = next(name for name in TITLES if name in found)
-    best, now = found[name], datetime.now().astimezone()
+    name = next(name for name in TITLES if name in scores)
+    best, now = scores[name], datetime.now().astimezone()
     return (
         f"<h1>{text(title)}</h1><p class='soft'>{now:%Y-%m-%d %H:%M %Z}</p>"
         f'<p class="headline"><b>{best.value:.4f}</b> {TITLES[name]} '
@@ -96,12 +96,12 @@ def summary(crf: SequenceEstimator[Any], X: UserData, n_tokens: int) -> str:
     return section("Summary", cards(shown), f"<p>{text(said)}</p>")
 
 
-def scores(found: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, scheme: str | None) -> str:
+def scores(values: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, scheme: str | None) -> str:
     """Return the HTML of all scores with confidence intervals, and of the scores of each label or type of span."""
     rows = [
-        (TITLES[name], f"{found[name].value:.4f}", f"{found[name].low:.4f} to {found[name].high:.4f}")
+        (TITLES[name], f"{values[name].value:.4f}", f"{values[name].low:.4f} to {values[name].high:.4f}")
         for name in TITLES
-        if name in found
+        if name in values
     ]
     kind, each = ("label" if scheme is None else "type of span"), {}
     if scheme is None:
@@ -110,8 +110,8 @@ def scores(found: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, s
         each = span_classification_report(y_true, y_pred, output_dict=True, zero_division=0, scheme=scheme)
     columns = ("precision", "recall", "f1-score")
     detail = [
-        (_short(name), *(f"{own[column]:.4f}" for column in columns), f"{own['support']:,.0f}")
-        for name, own in each.items()
+        (_short(name), *(f"{row[column]:.4f}" for column in columns), f"{row['support']:,.0f}")
+        for name, row in each.items()
     ]
     return section(
         "Scores",
@@ -127,7 +127,7 @@ def _scores_of_labels(y_true: Labellings, y_pred: Labellings) -> dict[str, Any]:
     """Return the scores of each label and their averages; a label may be named as an average is, such as "accuracy"."""
     labels, _ = flat_confusion(y_true, y_pred)
     code: dict[object, int] = {label: j for j, label in enumerate(labels)}
-    numbers = [[[code.get(label) for label in own] for own in given] for given in (y_true, y_pred)]
+    numbers = [[[code.get(label) for label in sequence] for sequence in given] for given in (y_true, y_pred)]
     each = flat_classification_report(*numbers, output_dict=True, zero_division=0)
     averages = {name: each[name] for name in ("macro avg", "weighted avg")}
     shown = [str(label) for label in labels]
@@ -136,7 +136,7 @@ def _scores_of_labels(y_true: Labellings, y_pred: Labellings) -> dict[str, Any]:
 
 def has_spans(*labellings: Labellings) -> bool:
     """Return whether some labels are tags of spans, and not O or missing."""
-    return any(label not in ("O", None) for given in labellings for own in given for label in own)
+    return any(label not in ("O", None) for given in labellings for labels in given for label in labels)
 
 
 def confusion(y_true: Labellings, y_pred: Labellings) -> str:
@@ -278,7 +278,7 @@ def decision(
     if why.n_rest:
         rows.append((f"{why.n_rest:,} others", f"{why.rest:+.3f}", Markup("")))
     effects = [
-        (f"<bdi>{text(_short(own.column))}</bdi>{text(suffix)} = {own.value:.4g}", own.effect) for own in why.columns
+        (f"<bdi>{text(_short(one.column))}</bdi>{text(suffix)} = {one.value:.4g}", one.effect) for one in why.columns
     ]
     word = "" if token is None else f": <bdi>{text(_short(token))}</bdi>"
     truly = "" if true is None or true == why.label else f", truly {_label(true)}"

@@ -235,11 +235,11 @@ def _parse(file: CheckedBytes) -> CRFsuiteModel:
         raise ModelFileError("a feature is of an unknown kind, or its attribute or first label has no name")
     if (features["label"] >= n_labels).any() or not np.isfinite(features["weight"]).all():
         raise ModelFileError("a feature has a weight that is not finite, or its label has no name")
-    for mark, n, position, own in ((BY_LABEL, n_labels, 3, ~of_state), (BY_ATTRIBUTE, n_attributes, 4, of_state)):
-        _check_references(file, positions[position], mark, n, features["source"], own)
+    for mark, n, position, is_listed in ((BY_LABEL, n_labels, 3, ~of_state), (BY_ATTRIBUTE, n_attributes, 4, of_state)):
+        _check_references(file, positions[position], mark, n, features["source"], is_listed)
     twice = ModelFileError("two features are of the same attribute and label, or of the same pair of labels")
-    state, transitions = (_sorted_columns(features[own], n_labels, twice) for own in (of_state, ~of_state))
-    texts = [[name.decode("utf-8", "surrogateescape") for name in own] for own in (labels, attributes)]
+    state, transitions = (_sorted_columns(features[rows], n_labels, twice) for rows in (of_state, ~of_state))
+    texts = [[name.decode("utf-8", "surrogateescape") for name in names] for names in (labels, attributes)]
     return CRFsuiteModel(texts[0], texts[1], StateWeights(*state), TransitionWeights(*transitions))
 
 
@@ -254,28 +254,28 @@ def _sorted_columns(features: Array, n_labels: int, error: ModelFileError) -> tu
 
 def _chunk_length(file: CheckedBytes, position: int, mark: bytes, what: str) -> int:
     """Return the number of entries of a chunk; raise unless the chunk begins with `mark`."""
-    found, _, n = CHUNK.unpack(file.part(position, CHUNK.size, what).data)
-    if found != mark:
-        raise ModelFileError(f"{what} begin with {found!r}: expected {mark!r}")
+    first_bytes, _, n = CHUNK.unpack(file.part(position, CHUNK.size, what).data)
+    if first_bytes != mark:
+        raise ModelFileError(f"{what} begin with {first_bytes!r}: expected {mark!r}")
     return int(n)
 
 
-def _check_references(file: CheckedBytes, position: int, mark: bytes, n: int, source: Ints, own: Array) -> None:
-    """Raise unless the references, by which CRFsuite finds features, lead to each of its `own` features once."""
+def _check_references(file: CheckedBytes, position: int, mark: bytes, n: int, source: Ints, is_listed: Array) -> None:
+    """Raise unless the references, by which CRFsuite finds features, lead to each listed feature once."""
     what = "the references to features"
     wrong = ModelFileError(f"{what} ({mark.decode()}) do not match the features: expected one per feature")
     if _chunk_length(file, position, mark, what) < n:
         raise wrong
     places = file.numbers(position + CHUNK.size, n, what)
     counts = file.numbers_at(places, what)
-    if counts.sum() != np.count_nonzero(own):
+    if counts.sum() != np.count_nonzero(is_listed):
         raise wrong
     before = np.cumsum(counts) - counts
-    found = file.numbers_at(np.repeat(places + 4 - 4 * before, counts) + 4 * np.arange(counts.sum()), what)
-    if len(found) and found.max() >= len(own):
+    references = file.numbers_at(np.repeat(places + 4 - 4 * before, counts) + 4 * np.arange(counts.sum()), what)
+    if len(references) and references.max() >= len(is_listed):
         raise wrong
-    leads_home = source[found] == np.repeat(np.arange(n), counts)
-    if not leads_home.all() or (np.bincount(found, minlength=len(own)) != own).any():
+    leads_home = source[references] == np.repeat(np.arange(n), counts)
+    if not leads_home.all() or (np.bincount(references, minlength=len(is_listed)) != is_listed).any():
         raise wrong
 
 
@@ -296,16 +296,16 @@ def _references(mark: bytes, source: Array, first: int, n: int, n_spare: int, po
 
 def _encode(field: str, names: Sequence[str]) -> list[bytes]:
     try:
-        found = [name.encode("utf-8", "surrogateescape") for name in names]
+        encoded = [name.encode("utf-8", "surrogateescape") for name in names]
     except (AttributeError, UnicodeEncodeError) as error:
         raise ValueError(f"{field} has a name that UTF-8 cannot store ({error}): expected plain text") from None
-    if b"\0" in b"".join(found):
+    if b"\0" in b"".join(encoded):
         bad = next(name for name in names if "\0" in name)
         raise ValueError(f"{field} has the name {shown(bad)}: expected names without NUL, which ends a name")
-    if len(set(found)) < len(found):
-        bad = Counter(found).most_common(1)[0][0].decode("utf-8", "surrogateescape")
+    if len(set(encoded)) < len(encoded):
+        bad = Counter(encoded).most_common(1)[0][0].decode("utf-8", "surrogateescape")
         raise ValueError(f"{field} has the name {shown(bad)} more than once: expected different names")
-    return found
+    return encoded
 
 
 def _sorted_features(field: str, kind: int, weights: StateWeights | TransitionWeights, sizes: tuple[int, int]) -> Array:

@@ -101,14 +101,14 @@ def _check_tables(chunk: CheckedBytes, places: Ints, hashes: Ints, what: str) ->
     lost = ModelFileError(f"the hash tables of {what} do not lead to their names: expected one slot per name")
     if slots.sum() != 2 * n:
         raise lost
-    read = [chunk.numbers(place, 2 * own, f"a hash table of {what}") for place, own in tables.tolist() if own]
+    read = [chunk.numbers(place, 2 * size, f"a hash table of {what}") for place, size in tables.tolist() if size]
     hash_of, place_of = np.concatenate([np.empty(0, np.int64), *read]).reshape(2 * n, 2).T
     table, used = np.repeat(np.arange(TABLES), slots), place_of > 0
     if (2 * np.bincount(table[used], minlength=TABLES) != slots).any():
         raise lost
     by_place, by_slot = np.argsort(places), np.argsort(place_of[used])
-    found, known = hash_of[used][by_slot], hashes[by_place]
-    if (place_of[used][by_slot] != places[by_place]).any() or (found != known).any():
+    stored, known = hash_of[used][by_slot], hashes[by_place]
+    if (place_of[used][by_slot] != places[by_place]).any() or (stored != known).any():
         raise lost
     # CRFsuite gives up at the first empty slot, so there must be none between a name and its first choice.
     slot = np.arange(2 * n)
