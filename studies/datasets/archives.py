@@ -224,10 +224,10 @@ def _permutations(path: Path, splits: Places, n_train: int, n_sequences: int) ->
 def _raw(task: Task, folder: Folder, starts: Places, n_tokens: int) -> dict[str, list[Array]]:
     path = SOURCES["gpstruct"].path(folder, f"{task}_raw.txt.gz")
     names = ("word", "characters", "pos", "tag") if task == "japanesene" else ("word", "pos", "tag")
-    columns, found = read_sentences(path, "\t", len(names))
-    if len(columns[0]) != n_tokens or not np.array_equal(found, starts):
+    columns, sentence_starts = read_sentences(path, "\t", len(names))
+    if len(columns[0]) != n_tokens or not np.array_equal(sentence_starts, starts):
         raise ValueError(
-            f"{path} has {len(found)} sentences and {len(columns[0])} tokens: expected the same {len(starts)} "
-            f"sentences and {n_tokens} tokens as in {task}.npz, in sentences of the same lengths"
+            f"{path} has {len(sentence_starts)} sentences and {len(columns[0])} tokens: expected the same "
+            f"{len(starts)} sentences and {n_tokens} tokens as in {task}.npz, in sentences of the same lengths"
         )
     return {name: cut(np.array(cells, np.str_), starts) for name, cells in zip(names, columns, strict=True)}
