@@ -32,21 +32,21 @@ Candidate: TypeAlias = tuple[int, int, float, int]
 """The start, the end and the probability of a span, and its row in the table."""
 
 
-def f1_labels(found: ChainDistribution, rules: SpanRules) -> Labels:
+def f1_labels(distribution: ChainDistribution, rules: SpanRules) -> Labels:
     """Return the labels, one per token, whose spans have the highest expected F1 score over all sequences of the batch.
 
     Among the labellings that have these spans and no others, the likeliest one is returned. If the constraints forbid
     all of them, the result is the likeliest labelling of the sequence.
     """
-    table, p = probable_spans(found, rules, LEAST_PROBABILITY, None)
-    chosen = table.take(_choose(table, p, _expected_number(found, rules)))
-    labels = np.empty(found.chains.n_nodes, np.int32)
-    for low, high, part in found.batches():
-        own = chosen.take((chosen.sequence >= low) & (chosen.sequence < high))
+    table, p = probable_spans(distribution, rules, LEAST_PROBABILITY, None)
+    chosen = table.take(_choose(table, p, _expected_number(distribution, rules)))
+    labels = np.empty(distribution.chains.n_nodes, np.int32)
+    for low, high, part in distribution.batches():
+        batch_spans = chosen.take((chosen.sequence >= low) & (chosen.sequence < high))
         offsets = part.chains.offsets
-        first = offsets[own.sequence - low]
-        limited = _limit(part, rules, first + own.start, first + own.end, own.type)
-        rows = slice(*found.chains.offsets[[low, high]])
+        first = offsets[batch_spans.sequence - low]
+        limited = _limit(part, rules, first + batch_spans.start, first + batch_spans.end, batch_spans.type)
+        rows = slice(*distribution.chains.offsets[[low, high]])
         try:
             labels[rows] = limited.best()
         except InfeasibleSequenceError:
@@ -62,9 +62,9 @@ def _best_of_one(limited: ChainDistribution, free: ChainDistribution) -> Labels:
         return free.best()
 
 
-def _expected_number(found: ChainDistribution, rules: SpanRules) -> float:
+def _expected_number(distribution: ChainDistribution, rules: SpanRules) -> float:
     """Return the expected number of spans of all sequences."""
-    return sum(float(Steps.of(part, rules).begun.sum()) for _, _, part in found.batches())
+    return sum(float(Steps.of(part, rules).begun.sum()) for _, _, part in distribution.batches())
 
 
 def _choose(table: SpanTable, p: Floats, expected: float) -> Places:
@@ -72,11 +72,11 @@ def _choose(table: SpanTable, p: Floats, expected: float) -> Places:
     sequences: dict[int, list[Candidate]] = {}
     order = np.lexsort((table.start, table.end, table.sequence))
     for row in order.tolist():
-        own = int(table.start[row]), int(table.end[row]), float(p[row]), row
-        sequences.setdefault(int(table.sequence[row]), []).append(own)
+        candidate = int(table.start[row]), int(table.end[row]), float(p[row]), row
+        sequences.setdefault(int(table.sequence[row]), []).append(candidate)
     limit, rows = FIRST_LIMIT, np.empty(0, np.intp)
     for _ in range(MOST_STEPS):
-        rows = np.array([row for own in sequences.values() for row in _best_set(own, limit)], np.intp)
+        rows = np.array([row for candidates in sequences.values() for row in _best_set(candidates, limit)], np.intp)
         before, limit = limit, float(p[rows].sum() / max(expected + len(rows), 1e-300))
         if abs(limit - before) <= CLOSE:
             break
