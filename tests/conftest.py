@@ -1,9 +1,12 @@
 import os
 import signal
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from selection import choose_cases
 
 SMOKE = (
     "basis/test_features.py",
@@ -59,9 +62,25 @@ def pytest_collection_modifyitems(items):
         return next((i for i, start in enumerate(FIRST) if path.startswith(start)), len(FIRST))
 
     items.sort(key=place)
+    _leave_cases_to_the_slow_command(items)
     for item in items:
         if item.path.relative_to(folder).as_posix() in SMOKE and not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.smoke)
+
+
+def _leave_cases_to_the_slow_command(items):
+    """Mark as slow all but a few cases of the tests that are marked `few`."""
+    tests = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("slow"):
+            tests[item.path, item.cls, item.originalname].append(item)
+    for cases in tests.values():
+        marker = cases[0].get_closest_marker("few")
+        # Cases with the same value of a parameter hold the same object, which need not be hashable.
+        values = [{name: id(value) for name, value in case.callspec.params.items()} for case in cases]
+        chosen = choose_cases(values, *marker.args)
+        for place in set(range(len(cases))) - set(chosen):
+            cases[place].add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

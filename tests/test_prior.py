@@ -73,6 +73,7 @@ def test_both_sides_of_the_certificate_agree_and_are_below_the_minimum(objective
         assert at.lower_bound <= look_ahead(objective, at) <= best + 1e-9 * abs(best)
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("solver", [LBFGS(), Newton(), NewtonCG(), BlockJacobi(), Subspace()])
 def test_every_solver_ends_at_the_optimum_of_a_dense_twin(objective, solver):
     theta, best = dense_optimum(objective)
@@ -85,21 +86,27 @@ def test_every_solver_ends_at_the_optimum_of_a_dense_twin(objective, solver):
     assert moved @ prior_matrix(objective.layout) @ moved <= allowed
 
 
+SPARSE_KINDS = [{}, {"weighted": True}, {"legal": True}, {"shared": True}, {"pairs": True}, {"n_labels": 17}]
+
+
+@pytest.mark.few(9)
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(
-    "kind", [{}, {"weighted": True}, {"legal": True}, {"shared": True}, {"pairs": True}, {"n_labels": 17}], ids=str
-)
+@pytest.mark.parametrize("kind", SPARSE_KINDS, ids=str)
+@pytest.mark.parametrize("information", [False, True], ids=["means", "precisions"])
 def test_the_dual_solver_takes_means_and_precisions(seed, kind, information):
     objective = with_prior(sparse_objective(seed, **kind), seed, information=information)
-    assert Dual.suits(objective) == (information != "joint")
-    if information == "joint":
-        return
+    assert Dual.suits(objective)
     best = minimise(objective, Newton(), first_point(objective), tol=1e-12)
     found = minimise(objective, Dual(), first_point(objective), tol=1e-9, max_iter=3000)
     assert found.status == "optimal"
     assert found.certificate.lower_bound <= best.certificate.objective + 1e-12
     assert found.certificate.objective == pytest.approx(best.certificate.objective, rel=1e-9)
     np.testing.assert_allclose(found.theta, best.theta, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", SPARSE_KINDS, ids=str)
+def test_the_dual_solver_leaves_joint_precisions_to_others(kind):
+    assert not Dual.suits(with_prior(sparse_objective(0, **kind), 0, information="joint"))
 
 
 @pytest.mark.parametrize("information", [False, True])

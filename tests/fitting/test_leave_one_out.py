@@ -78,6 +78,7 @@ def optimum(objective):
     return theta
 
 
+@pytest.mark.few(len(KINDS))
 @pytest.mark.parametrize("seed", range(30))
 def test_bounds_cover_true_refits_on_random_problems(seed):
     kind = KINDS[seed % len(KINDS)]
