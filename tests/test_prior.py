@@ -43,6 +43,7 @@ def point(objective, seed=0):
     return np.random.default_rng(seed).normal(size=objective.layout.size)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("missing", [0.0, 0.4])
 def test_value_gradient_and_curvature_are_those_of_the_definition(objective, missing, information):
     if missing:
@@ -64,6 +65,7 @@ def test_value_gradient_and_curvature_are_those_of_the_definition(objective, mis
     assert (value_there, slope_there) == pytest.approx((there.value, np.dot(there.gradient, v)), rel=1e-10)
 
 
+@pytest.mark.few
 def test_both_sides_of_the_certificate_agree_and_are_below_the_minimum(objective):
     _, best = dense_optimum(objective)
     for theta in (point(objective), 3 * point(objective, 1), objective.layout.mean):
@@ -132,6 +134,7 @@ def test_the_value_of_the_dual_solver_is_that_of_its_distributions(information):
     assert ascent.value == pytest.approx(value, rel=1e-10)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("lengths", [(3, 1, 4, 2, 5), (1,) * 12])
 def test_the_evidence_and_the_posterior_use_the_prior(information, lengths):
     objective = with_prior(random_objective(3, lengths=lengths), 2, information=information)

@@ -59,6 +59,7 @@ def as_dict(rules, table, p):
     return {(i, s, e, rules.types[k]): value for i, s, e, k, value in zip(*table, p, strict=True)}
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("scheme", LABELS)
 def test_probabilities_of_all_spans_equal_enumeration(scheme, tied):

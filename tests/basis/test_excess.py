@@ -66,6 +66,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(factor, "ROWS", 32)
 
 
+@pytest.mark.few(14)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", INPUTS)
 @pytest.mark.parametrize("name", VECTORIAL)
@@ -82,6 +83,7 @@ def test_features_exceed_the_kernel_by_rounding_alone(name, kind, dtype, small_b
         check(again)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("rule_name", RULES)
 @pytest.mark.parametrize("size", [64, 256])
 def test_single_precision_keeps_to_the_kernel_at_many_atoms(rule_name, size):

@@ -6,7 +6,7 @@ from certificates.checks import check, draw
 from certificates.hunt import hunt
 from certificates.segments import SegmentProblem
 
-N_PROBLEMS, N_SEGMENTS, N_SLICES, SLICE = 30, 10, 40, 500
+N_PROBLEMS, N_SEGMENTS, N_SLICES, SLICE = 12, 4, 40, 500
 FOUND = {
     2351: "landmarks of two kernels grow",
     2839: "a centred label kernel has weights that change no score",

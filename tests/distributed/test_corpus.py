@@ -42,6 +42,7 @@ def positions(fitted):
     return fitted.problem.corpus.positions(fitted.layout.terms[0], fitted.features["node"], LocalEngine(1))
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(
     "settings",
     [

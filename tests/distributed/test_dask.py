@@ -122,6 +122,23 @@ def test_a_fit_is_that_of_one_machine(engine, vectors, settings):
     same(ChainCRF(**settings, engine=engine).fit(*vectors), ChainCRF(**settings).fit(*vectors), vectors[0])
 
 
+def test_scores_of_first_and_last_labels_are_those_of_one_machine(engine):
+    data = make_sequences(40, random_state=0)
+    crf = ChainCRF("linear", C=2.0, tol=1e-9, fit_intercept=True, boundaries=True)
+    here, there = (copy.copy(crf).set_params(engine=one).fit(data.X, data.y) for one in (None, engine))
+    assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-9)
+    np.testing.assert_allclose(there.start_scores_, here.start_scores_, atol=1e-4)
+
+
+def test_pairs_of_features_and_labels_are_found_in_all_parts(engine, words):
+    crf = ChainCRF("linear", C=1.0, tol=1e-8, solver="lbfgs", all_possible_transitions=False)
+    here, there = (copy.copy(crf).set_params(engine=one).fit(*words) for one in (None, engine))
+    assert (here.coef_ == 0).any()
+    np.testing.assert_array_equal(there.coef_ != 0, here.coef_ != 0)
+    np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-3)
+    assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-7)
+
+
 def test_inputs_in_parts_of_dask_need_no_engine(engine, words):
     from dask import bag
 

@@ -69,7 +69,11 @@ def kill_workers(client, n, at, k):
             os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("n", "at"), [(1, 0), (1, 12), (None, 12)], ids=["reading", "iterating", "all at once"])
+@pytest.mark.parametrize(
+    ("n", "at"),
+    [(1, 0), pytest.param(1, 12, marks=pytest.mark.slow), (None, 12)],
+    ids=["reading", "iterating", "all at once"],
+)
 def test_workers_that_die_take_nothing_with_them(mortal, vectors, n, at):
     engine = Watched(mortal, partial(kill_workers, mortal, n, at), n_partitions=4)
     there = ChainCRF(**RBF, engine=engine).fit(*vectors)
@@ -77,7 +81,9 @@ def test_workers_that_die_take_nothing_with_them(mortal, vectors, n, at):
     same(there, ChainCRF(**RBF).fit(*vectors), vectors[0])
 
 
-@pytest.mark.parametrize("allowed_failures", [20, 0], ids=["Dask tries again", "Dask gives up"])
+@pytest.mark.parametrize(
+    "allowed_failures", [pytest.param(20, marks=pytest.mark.slow), 0], ids=["Dask tries again", "Dask gives up"]
+)
 def test_all_workers_may_die_while_they_read(mortal, vectors, tmp_path, monkeypatch, allowed_failures):
     monkeypatch.setattr(mortal.cluster.scheduler, "allowed_failures", allowed_failures)
     engine = DaskEngine(mortal, attempts=3)

@@ -74,6 +74,7 @@ def test_the_quantile_is_the_score_of_its_rank(n, level):
     assert quantile_threshold(scores, level) == (sorted(scores)[rank - 1] if rank <= n else math.inf)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("level", LEVELS)
 def test_risk_control_finds_the_smallest_threshold_of_all(level, seed):

@@ -17,6 +17,7 @@ MAKERS = makers()
 SOME = ("ChainCRF linear", "ChainCRF few landmarks", "KernelClassifier rbf", "GraphCRF edges")
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", cases.CASES)
 @pytest.mark.parametrize("maker", SOME)
 def test_degenerate_data(maker, name):
@@ -27,6 +28,7 @@ def test_degenerate_data(maker, name):
 ORDINARY = ("constant columns", "equal tokens", "empty sequences among full ones", "labels never seen together")
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", ORDINARY)
 @pytest.mark.parametrize("maker", [name for name in MAKERS if "Laplace" not in name])
 def test_degenerate_data_that_have_an_answer_get_one(maker, name):
@@ -56,6 +58,7 @@ def test_any_scale_and_any_penalty(maker, exponents, log_C, seed, n_labels, m):
     assert probe(penalised, *data((X, y))) in FINE
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("C", [1e-12, 1e-4, 1e4, 1e12])
 @pytest.mark.parametrize("solver", ["lbfgs", "newton-cg", "newton", "block-jacobi", "subspace"])
 def test_any_penalty_has_a_certificate(solver, C):

@@ -252,6 +252,7 @@ def renumbered(rng, graph, labels):
     return (features[order], turned, *(one[shuffled] for one in rest)), labels[order], order
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("inference", ["exact", "gibbs"])
 @pytest.mark.parametrize("edge_kernel", [None, "linear"])

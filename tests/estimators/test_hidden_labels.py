@@ -114,7 +114,7 @@ def is_best_of_ten(seed):
     return model.certificate_.objective <= least * (1 + 1e-5) + 1e-6
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_best_of_ten_starts_is_that_of_a_hundred(seed):
     assert is_best_of_ten(seed)
 

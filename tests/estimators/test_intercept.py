@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from clusters import two_workers
 from kernelcrf import ChainCRF, KernelClassifier, load
 from kernelcrf.datasets import make_sequences
 from kernelcrf.penalties import ElasticNet
@@ -92,17 +91,6 @@ def test_files_explanations_and_warm_starts_have_all_scores(kernel, tmp_path):
     cold = ChainCRF(kernel, C=2.0, n_components=20, random_state=0).fit(DATA.X, DATA.y)
     assert not warm.intercept_.any()
     assert warm.certificate_.objective == pytest.approx(cold.certificate_.objective, rel=2e-4)
-
-
-def test_a_cluster_finds_the_same_scores():
-    from kernelcrf.distributed import DaskEngine
-
-    options = {"C": 2.0, "tol": 1e-9, **BOTH}
-    here = ChainCRF("linear", **options).fit(DATA.X, DATA.y)
-    with two_workers() as client:
-        there = ChainCRF("linear", **options, engine=DaskEngine(client)).fit(DATA.X, DATA.y)
-    assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-9)
-    np.testing.assert_allclose(there.start_scores_, here.start_scores_, atol=1e-4)
 
 
 def test_crfsuite_has_no_such_models(tmp_path):

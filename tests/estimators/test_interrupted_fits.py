@@ -12,8 +12,8 @@ from trials.interruption import ESTIMATORS, fits_interrupted
 @pytest.mark.usefixtures("two_threads_of_blas")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_interrupted_at_random_lines(name):
-    trial = fits_interrupted(4, seed=1, names=(name,))
-    assert trial.times == 4
+    trial = fits_interrupted(2, seed=1, names=(name,))
+    assert trial.times == 2
     assert trial.failures == []
 
 

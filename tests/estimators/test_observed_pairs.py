@@ -8,9 +8,7 @@ import scipy.sparse as sp
 from sklearn.feature_extraction import DictVectorizer
 
 import kernelcrf
-from clusters import two_workers
 from kernelcrf import ChainCRF
-from kernelcrf.distributed import DaskEngine
 from kernelcrf.fitting import held_out
 from kernelcrf.penalties import ElasticNet
 from kernelcrf.persistence import ModelFileError
@@ -172,15 +170,6 @@ def test_pairs_that_do_not_fit_are_refused(tmp_path, change):
     rewritten(tmp_path / "model", change_arrays=changed)
     with pytest.raises(ModelFileError):
         kernelcrf.load(tmp_path / "model")
-
-
-def test_a_cluster_finds_the_pairs_of_all_parts():
-    here = fit(solver="lbfgs", all_possible_transitions=False)
-    with two_workers() as client:
-        there = fit(solver="lbfgs", all_possible_transitions=False, engine=DaskEngine(client))
-    np.testing.assert_array_equal(there.coef_ != 0, here.coef_ != 0)
-    np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-3)
-    assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-7)
 
 
 @pytest.mark.parametrize("changed", [{"penalty": ElasticNet(0.5)}, {"min_freq": 2.0}, {"all_possible_states": True}])

@@ -2,6 +2,7 @@
 
 import inspect
 from copy import copy
+from functools import cache
 
 import numpy as np
 import pytest
@@ -55,15 +56,13 @@ NOT_ANSWERS = {"fit", "set_params", "get_params", "save", "from_arrays", "from_c
 NOT_ANSWERS |= {"set_fit_request", "set_score_request", "set_predict_request", "set_predict_proba_request"}
 
 
+@cache
 def fits(name):
     """Return the estimator of a case, fitted to its data, and another one that was fitted to other data."""
     estimator, X, y, other = CASES[name]
     second = copy(estimator)
     estimator = copy(estimator).fit(X, y)
     return estimator, second.fit(X[::-1] + 1 if other is None else X, other)
-
-
-FITTED = {name: fits(name) for name in CASES}
 
 
 def answers(name):
@@ -121,7 +120,7 @@ QUESTIONS = [(name, method) for name in CASES for method in answers(name)]
 
 @pytest.mark.parametrize(("name", "method"), QUESTIONS)
 def test_a_method_answers_by_the_model_that_it_has_read_first(name, method):
-    estimator, other = FITTED[name]
+    estimator, other = fits(name)
     expected = repr(plain(ask(estimator, method, name)))
     assert repr(plain(ask(exchanged(estimator, other), method, name))) == expected
 
@@ -130,13 +129,13 @@ def test_a_method_answers_by_the_model_that_it_has_read_first(name, method):
 def test_the_second_model_answers_otherwise(name):
     """The test above would notice a second read."""
     method = "sample" if name == "MarkovNetwork" else "predict"
-    first, second = (repr(plain(ask(estimator, method, name))) for estimator in FITTED[name])
+    first, second = (repr(plain(ask(estimator, method, name))) for estimator in fits(name))
     assert first != second
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_attributes_are_those_of_the_model_that_is_read_first(name):
-    estimator, other = FITTED[name]
+    estimator, other = fits(name)
     known = [own for own in attributes(name) if hasattr(estimator, own)]
     assert len(known) > 5
     for own in known:
@@ -146,14 +145,14 @@ def test_attributes_are_those_of_the_model_that_is_read_first(name):
 
 @pytest.mark.parametrize("certify", [False, True])
 def test_spans_and_their_certificates_are_those_of_one_model(certify):
-    estimator, other = FITTED["ChainCRF"]
+    estimator, other = fits("ChainCRF")
     found = exchanged(estimator, other).predict_spans(SEQUENCES, certify=certify)
     assert found == estimator.predict_spans(SEQUENCES, certify=certify)
 
 
 def refitted():
     """Return a fitted ChainCRF that gets another model as soon as it, or a copy of it, has answered once."""
-    estimator, other = FITTED["ChainCRF"]
+    estimator, other = fits("ChainCRF")
 
     def exchanging(answer):
         def method(self, *arguments, **options):
@@ -184,7 +183,7 @@ WRAPPERS = {
 @pytest.mark.filterwarnings("ignore:.*were cut")
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_a_threshold_is_that_of_one_model(wrap):
-    expected = wrap(FITTED["ChainCRF"][0]).conformalize(SEQUENCES, FIRST)
+    expected = wrap(fits("ChainCRF")[0]).conformalize(SEQUENCES, FIRST)
     sets = wrap(refitted()).conformalize(SEQUENCES, FIRST)
     assert (sets.threshold_, sets.n_calibration_) == (expected.threshold_, expected.n_calibration_)
     with pytest.raises(ValueError, match="was fitted again after conformalize"):
@@ -195,38 +194,43 @@ def test_a_threshold_is_that_of_one_model(wrap):
 
 @pytest.mark.parametrize("likelihood", ["labelling", "token", "span"])
 def test_a_temperature_is_that_of_one_model(likelihood):
-    expected = TemperatureScaling(FITTED["ChainCRF"][0], likelihood=likelihood).fit(SEQUENCES, FIRST)
+    expected = TemperatureScaling(fits("ChainCRF")[0], likelihood=likelihood).fit(SEQUENCES, FIRST)
     found = TemperatureScaling(refitted(), likelihood=likelihood).fit(SEQUENCES, FIRST)
     assert found.temperature_ == expected.temperature_
     assert found.estimator_.coef_.tolist() == expected.estimator_.coef_.tolist()
 
 
 def test_a_temperature_of_the_posterior_stays_with_its_model():
-    crf = copy(FITTED["ChainCRF"][0])
+    crf = copy(fits("ChainCRF")[0])
     scaled = TemperatureScaling(crf, posterior="laplace", n_samples=5).fit(SEQUENCES, FIRST)
     expected = repr(plain(scaled.predict_proba(SEQUENCES)))
-    crf.model_ = FITTED["ChainCRF"][1].model_
+    crf.model_ = fits("ChainCRF")[1].model_
     assert repr(plain(scaled.predict_proba(SEQUENCES))) == expected
     assert scaled.classes_.tolist() == ["a", "b"]
 
 
+@pytest.fixture(scope="module")
+def chains_over():
+    return [ChainOver(LogisticRegression(), cv=2).fit(SEQUENCES, y) for y in (FIRST, SECOND)]
+
+
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "log_prob", "score", "transform"])
-def test_a_chain_over_a_classifier_answers_by_one_model(method):
+def test_a_chain_over_a_classifier_answers_by_one_model(method, chains_over):
     name = "ChainCRF"
-    first, second = (ChainOver(LogisticRegression(), cv=2).fit(SEQUENCES, y) for y in (FIRST, SECOND))
+    first, second = chains_over
     expected = repr(plain(ask(first, method, name)))
     assert repr(plain(ask(exchanged(first, second), method, name))) == expected
 
 
 def test_a_summary_and_a_report_are_about_one_model():
-    estimator = FITTED["ChainCRF"][0]
+    estimator = fits("ChainCRF")[0]
     assert summarise(refitted()) == summarise(estimator)
     tail = make_report(estimator, SEQUENCES, FIRST).partition("<main")[2]
     assert make_report(refitted(), SEQUENCES, FIRST).partition("<main")[2] == tail
 
 
 def test_displays_are_about_one_model():
-    crf = FITTED["ChainCRF"][0]
+    crf = fits("ChainCRF")[0]
     found, expected = (MarginalsDisplay.from_estimator(own, SEQUENCES[0]) for own in (refitted(), crf))
     assert found.classes == expected.classes == ["a", "b"]
     bins = [ReliabilityDisplay.from_estimator(own, SEQUENCES, FIRST).bins for own in (refitted(), crf)]

@@ -17,7 +17,8 @@ from kernelcrf.metrics import flat_accuracy, get_scorer
 from kernelcrf.preprocessing import PerToken
 from kernelcrf.readers.containers import Ragged
 
-both = pytest.mark.parametrize("data", ["synthetic", "letters"], indirect=True)
+LETTERS_LATER = ["synthetic", pytest.param("letters", marks=pytest.mark.slow)]
+both = pytest.mark.parametrize("data", LETTERS_LATER, indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def _by_fold(crf, X, y, weights=None):
         yield clone(crf).fit(_take(X, train), _take(y, train), sample_weight=own), test
 
 
-@both
+@pytest.mark.parametrize("data", ["synthetic", "letters"], indirect=True)
 def test_folds_by_number_are_folds_of_sequences(data, crf):
     X, y = data
     scores = cross_val_score(crf, X, y, cv=3)

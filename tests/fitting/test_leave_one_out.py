@@ -108,6 +108,7 @@ def data():
     return make_sequences(8, random_state=0)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(
     "parameters",
     [

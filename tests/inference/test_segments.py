@@ -173,7 +173,8 @@ def test_geometric_durations_are_self_transitions_of_a_chain(D):
     between = w.copy()
     np.fill_diagonal(between, -np.inf)
     durations = np.arange(D)[:, None] * np.diagonal(w)
-    found = SegmentMessages.of(SegmentScores(s, between, durations, tail=np.diagonal(w)))
+    # A copy, because the loops would be compiled anew for a diagonal, whose entries are not side by side.
+    found = SegmentMessages.of(SegmentScores(s, between, durations, tail=np.diagonal(w).copy()))
     chains = Chains.from_lengths([T])
     assert found.log_partition[0] == pytest.approx(chain.log_partition(s, w, chains)[0], abs=1e-12)
     np.testing.assert_allclose(found.moments.nodes, chain.moments(s, w, chains).nodes, atol=1e-12)

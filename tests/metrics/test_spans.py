@@ -81,10 +81,21 @@ def test_spans_by_hand():
 
 
 @pytest.mark.parametrize("scheme", ["lenient", *STRICT])
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_span_scores_are_seqevals(scheme, data):
-    y_true, y_pred = data.draw(labelings(scheme))
+    check_scores_of_seqeval(scheme, *data.draw(labelings(scheme)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["lenient", *STRICT])
+@settings(max_examples=100)
+@given(data=st.data())
+def test_span_scores_of_many_labelings_are_seqevals(scheme, data):
+    check_scores_of_seqeval(scheme, *data.draw(labelings(scheme)))
+
+
+def check_scores_of_seqeval(scheme, y_true, y_pred):
     options = {} if scheme == "lenient" else {"scheme": STRICT[scheme]}
     some = any(km.spans(tags, scheme) for tags in y_true + y_pred)
     for average in ("micro", "weighted", None, *["macro"] * some):  # seqeval's macro of no spans is the mean of nothing
@@ -120,7 +131,10 @@ def test_cases_of_seqeval():
     assert km.spans(list("OOOBIIO")) == [(3, 6, "_")]
 
 
-def test_conll_2000_baseline_is_the_published_one(data_folder):
+@pytest.mark.parametrize("compared", [300, pytest.param(None, marks=pytest.mark.slow)])
+def test_conll_2000_baseline_is_the_published_one(data_folder, compared):
+    """The number of sentences that are compared with seqeval too is `compared`, or None for all."""
+
     def read(part):
         with gzip.open(data_folder / "conll2000_chunking" / f"{part}.txt.gz", "rt") as file:
             blocks = file.read().strip().split("\n\n")
@@ -134,6 +148,7 @@ def test_conll_2000_baseline_is_the_published_one(data_folder):
     y_pred = [[counts[pos].most_common(1)[0][0] for pos, _ in sentence] for sentence in test]
     assert sum(len(km.spans(tags)) for tags in y_true) == 23_852
     assert km.span_f1(y_true, y_pred) == pytest.approx(0.7707, abs=5e-5)
+    y_true, y_pred = y_true[:compared], y_pred[:compared]
     for scheme, options in (("lenient", {}), ("IOB2", {"mode": "strict", "scheme": STRICT["IOB2"]})):
         found = km.span_f1(y_true, y_pred, scheme=scheme, average="macro", zero_division=0)
         assert found == pytest.approx(

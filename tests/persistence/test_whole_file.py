@@ -171,9 +171,10 @@ def test_errors_of_the_writer_are_its_own(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_save_is_interrupted_at_every_line(tmp_path):
-    trial = saves_interrupted(tmp_path)
-    assert trial.times > 300
+@pytest.mark.parametrize(("every", "times"), [(9, 35), pytest.param(1, 300, marks=pytest.mark.slow)])
+def test_a_save_is_interrupted_at_any_line(tmp_path, every, times):
+    trial = saves_interrupted(tmp_path, every)
+    assert trial.times > times
     assert trial.failures == []
 
 

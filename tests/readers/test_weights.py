@@ -1,5 +1,7 @@
 """Weights of samples and classes: one check for all estimators, scores and metrics; weight 0 is a sample less."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -81,6 +83,12 @@ OTHERS = {
 }
 
 
+@cache
+def fit_once(name):
+    model, inputs, labels = OTHERS[name]
+    return clone(model).fit(inputs, labels)
+
+
 @pytest.mark.parametrize("kind", bad_weights(1))
 @pytest.mark.parametrize("name", OTHERS)
 def test_weights_of_other_samples_that_are_none_are_refused_by_name(name, kind):
@@ -88,9 +96,8 @@ def test_weights_of_other_samples_that_are_none_are_refused_by_name(name, kind):
     with pytest.raises((ValueError, TypeError), match=r"^sample_weight"):
         clone(model).fit(inputs, labels, sample_weight=bad_weights(len(inputs))[kind])
     if labels is not None:
-        fitted = clone(model).fit(inputs, labels)
         with pytest.raises((ValueError, TypeError), match=r"^sample_weight"):
-            fitted.score(inputs, labels, sample_weight=bad_weights(len(inputs))[kind])
+            fit_once(name).score(inputs, labels, sample_weight=bad_weights(len(inputs))[kind])
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -57,6 +57,7 @@ def sparse_objective(
     return Objective(layout, [partition], LocalEngine(1))
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     "kind",

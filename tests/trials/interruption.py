@@ -143,8 +143,8 @@ def fits_interrupted(n: int, seed: int = 0, names: tuple[str, ...] = tuple(ESTIM
     return trial
 
 
-def saves_interrupted(folder: Path) -> Trial:
-    """Interrupt a save over an old model at each line."""
+def saves_interrupted(folder: Path, every: int = 1) -> Trial:
+    """Interrupt a save over an old model at each line, or only at `every` ninth, say, and at the last ten."""
     trial = Trial(
         "KeyboardInterrupt and SystemExit at every line of `save` over an old model",
         "the old model or the new one, whole; a partial file stays only where the removal itself is interrupted",
@@ -159,7 +159,8 @@ def saves_interrupted(folder: Path) -> Trial:
     with At(None, KeyboardInterrupt) as counted:
         old.save(path)
     for error in (KeyboardInterrupt, SystemExit):
-        for k in range(1, counted.lines + 1):
+        last = range(max(1, counted.lines - 9), counted.lines + 1)
+        for k in sorted({*range(1, counted.lines + 1, every), *last}):
             path.write_bytes(before)
             try:
                 with At(k, error):
