@@ -30,6 +30,7 @@ SMOKE = (
 """Files that together show, in a few minutes, that an installed package works: every estimator, solver and way in."""
 
 FIRST = (
+    "test_prior.py",
     "certificates",
     "estimators",
     "fitting",
@@ -37,10 +38,13 @@ FIRST = (
     "cli",
     "docs",
     "distributed",
+    "models",
+    "readers",
     "test_unchanged.py",
     "test_odd_parameters.py",
+    "test_certificate.py",
 )
-"""Folders and files that take long, so that two workers are busy to the end; clusters find most loops compiled."""
+"""Folders and files that take long, so that all workers are busy to the end; clusters find most loops compiled."""
 
 settings.register_profile("kernelcrf", deadline=None, max_examples=30, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
