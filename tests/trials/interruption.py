@@ -144,7 +144,7 @@ def fits_interrupted(n: int, seed: int = 0, names: tuple[str, ...] = tuple(ESTIM
 
 
 def saves_interrupted(folder: Path, every: int = 1) -> Trial:
-    """Interrupt a save over an old model at each line, or only at `every` ninth, say, and at the last ten."""
+    """Interrupt a save over an old model at one line in `every`, and at each of the last ten."""
     trial = Trial(
         "KeyboardInterrupt and SystemExit at every line of `save` over an old model",
         "the old model or the new one, whole; a partial file stays only where the removal itself is interrupted",
