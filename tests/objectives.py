@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, cg
 
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import EDGE, NODE, Chains
@@ -178,3 +179,22 @@ def with_penalty(objective, penalty):
     """Return the objective with this penalty of all terms."""
     terms = tuple(replace(term, penalty=penalty) for term in objective.layout.terms)
     return replace(objective, layout=Layout(terms))
+
+
+def gradient_side(objective, at):
+    """The lower bound of Lemma 9 from the value and the gradient."""
+    return at.value - objective.layout.gap(at.theta, at.gradient)
+
+
+def entropy_side(objective, at):
+    """The same bound as the value of the dual objective, at the marginals of the model."""
+    layout = objective.layout
+    return objective.entropy(at) - layout.conjugate(at.gradient - layout.penalty_gradient(at.theta))
+
+
+def look_ahead(objective, at, tol=1e-3):
+    """The greater of the bounds at a point and one Newton step ahead of it."""
+    n = objective.layout.size
+    H = LinearOperator((n, n), matvec=lambda v: objective.hessian_product(at, v), dtype=np.float64)
+    step, _ = cg(H, -at.gradient, rtol=tol, maxiter=n)
+    return max(at.lower_bound, objective.evaluate(at.theta + step).lower_bound)

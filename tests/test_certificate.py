@@ -3,20 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelcrf.certificate import (
-    Certificate,
-    entropy_side,
-    gradient_side,
-    look_ahead,
-    out_of_span_at_most,
-    residual_products,
-    template_bound,
-)
+from kernelcrf.certificate import Certificate, residual_products
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.solvers import SOLVERS, Newton
 from kernelcrf.solvers.loop import minimise
-from objectives import random_objective
+from objectives import entropy_side, gradient_side, look_ahead, random_objective
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.1, 1.0, 5.0]), st.booleans())
@@ -85,8 +77,6 @@ def test_products_out_of_the_span_in_blocks_equal_the_dense_matrix(monkeypatch):
     monkeypatch.setattr("kernelcrf.certificate.GRAM_ROWS", 10)
     for n_jobs in (1, 2):
         np.testing.assert_allclose(residual_products(kernel, X, F, R, LocalEngine(n_jobs)), E @ R, atol=1e-10)
-    exact = np.vdot(R, E @ R)
-    assert exact <= out_of_span_at_most(np.diag(E), R) <= 100 * exact
 
 
 def test_the_bound_of_a_template_is_what_adding_it_cannot_exceed():
@@ -98,21 +88,11 @@ def test_the_bound_of_a_template_is_what_adding_it_cannot_exceed():
     edge = next(term for term in whole.layout.terms if term.name == "edge")
     weights = without.layout.split(at.theta) | {"edge": np.zeros(edge.shape)}
     q = sum(local.residuals.q for local in whole.evaluate(whole.layout.join(weights)).parts)
-    bound = template_bound(None, None, q.reshape(1, -1), 0.7, whole.engine)
+    bound = 0.5 * edge.penalty.squared_dual_norm(edge, q.ravel())
     better = minimise(whole, Newton(), np.zeros(whole.layout.size), tol=1e-12).certificate.objective
     assert 0 < at.value - better <= bound + 1e-9
 
 
-def test_bounds_are_those_of_their_formulas():
-    rng = np.random.default_rng(1)
-    X, R, C = rng.normal(size=(7, 2)), rng.normal(size=(7, 3)), 0.7
-    kernel = InputKernel("rbf", gamma=0.5)
-    K = kernel.gram(X)
-    bound = template_bound(kernel, X, R, C, LocalEngine())
-    assert bound == pytest.approx(C / 2 * sum(r @ K @ r for r in R.T), rel=1e-12)
-    assert template_bound(None, None, R, C, LocalEngine()) == pytest.approx(C / 2 * sum(R.sum(axis=0) ** 2), rel=1e-12)
-    d = rng.random(7)
-    expected = sum(sum(abs(R[u, k]) * d[u] ** 0.5 for u in range(7)) ** 2 for k in range(3))
-    assert out_of_span_at_most(d, R) == pytest.approx(expected, rel=1e-12)
+def test_gaps_are_those_of_their_formulas():
     certificate = Certificate(-4.0, -5.0, "optimal")
     assert (certificate.gap_in_span, certificate.relative_gap) == (1.0, 0.25)

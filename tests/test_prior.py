@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcrf.certificate import entropy_side, gradient_side, look_ahead
 from kernelcrf.fitting.laplace import laplace, prior_scale
 from kernelcrf.fitting.leave_one_out import leave_one_out
 from kernelcrf.penalties import EarlierGaussian, JointGaussian
@@ -17,7 +16,17 @@ from kernelcrf.solvers.ascent import Ascent
 from kernelcrf.solvers.loop import Progress, minimise
 from kernelcrf.solvers.preconditioners import Preconditioning
 from kernelcrf.solvers.starts import first_point
-from objectives import dense_optimum, enumerated_value, prior_arrays, prior_matrix, random_objective, with_prior
+from objectives import (
+    dense_optimum,
+    entropy_side,
+    enumerated_value,
+    gradient_side,
+    look_ahead,
+    prior_arrays,
+    prior_matrix,
+    random_objective,
+    with_prior,
+)
 from solvers.test_dual import sparse_objective
 
 KINDS = {

@@ -1,4 +1,4 @@
-"""Certificates: bounds on the distance of a fit from the optimum (Lemma 9, Corollary 10 and Remark 11 of the paper).
+"""Certificates: bounds on the distance of a fit from the optimum (Lemma 9 and Corollary 10 of the paper).
 
 The objective P is the negative log posterior of the weights theta. Its gradient is g, and weight k has the prior
 variance 1 / lam_k. P is strongly convex, so that every theta gives a lower bound on the minimum,
@@ -6,12 +6,9 @@ variance 1 / lam_k. P is strongly convex, so that every theta gives a lower boun
     min P >= P(theta) - sum_k |g_k|^2 / (2 lam_k)                                               (17)
            = sum_i omega_i H(p_i) - sum_k [|h_k|^2 / (2 lam_k) - <h_k, mu_k>],    h_k = g_k - lam_k (theta_k - mu_k).
 
-`gradient_side` computes the first line, `entropy_side` the second. The second line is the dual objective: H(p_i) is the
-entropy of the labels of sample i, and omega_i is the weight of the sample. The prior mean mu_k of a weight is 0, unless
-an earlier model determines it. With an L1 penalty l1 |theta|_1, g is the gradient of the rest of P, and
-|soft(h_k, l1)|^2 takes the place of the square in the second line (`terms` has the formula for the first). As the bound
-is valid at every theta, a fit uses the greatest bound that it finds. Near the optimum, the bound one Newton step ahead
-of theta is close to the minimum.
+The second line is the dual objective: H(p_i) is the entropy of the labels of sample i, and omega_i is the weight of the
+sample. The prior mean mu_k of a weight is 0, unless an earlier model determines it. `penalties` has the formulas of
+other penalties. As the bound is valid at every theta, a fit uses the greatest bound that it finds.
 
 `gap_in_span` is P minus the greatest bound. It is zero if the solver has found the minimum in the span of the basis.
 The whole function space of the kernel (the RKHS) is larger than this span. In the RKHS the gradient has a further part,
@@ -36,12 +33,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, cg
 
 from kernelcrf.arrays import Array, Floats, Inputs
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.objective import Evaluation, Objective
 
 GRAM_ROWS = 1024
 TEMPERED, IMPORTED, ROUNDED = "tempered", "imported", "rounded"
@@ -116,37 +111,6 @@ class Certificate:
         return self.gap_in_span / max(abs(self.objective), np.finfo(np.float64).tiny)
 
 
-def gradient_side(objective: Objective, at: Evaluation) -> float:
-    """Return a lower bound on the minimum of the objective (Lemma 9 of the paper).
-
-    The bound is computed from the value and the gradient of the objective at the point `at`.
-    """
-    return at.value - objective.layout.gap(at.theta, at.gradient)
-
-
-def entropy_side(objective: Objective, at: Evaluation) -> float:
-    """Return the same lower bound as `gradient_side`, computed as the value of the dual objective.
-
-    The dual objective is evaluated at the marginals that the model has at the point `at`.
-    """
-    layout = objective.layout
-    return objective.entropy(at) - layout.conjugate(at.gradient - layout.penalty_gradient(at.theta))
-
-
-def look_ahead(objective: Objective, at: Evaluation, tol: float = 1e-3) -> float:
-    """Return the greater of two lower bounds on the minimum of the objective.
-
-    The first is the bound at the point `at`, the second is the bound after one Newton step from this point. Near the
-    optimum, the second bound is close to the minimum. Far from the optimum, it may be lower than the first.
-
-    tol : relative tolerance of the conjugate gradient method, which computes the Newton step.
-    """
-    n = objective.layout.size
-    H = LinearOperator((n, n), matvec=lambda v: objective.hessian_product(at, v), dtype=np.float64)
-    step, _ = cg(H, -at.gradient, rtol=tol, maxiter=n)
-    return max(at.lower_bound, objective.evaluate(at.theta + step).lower_bound)
-
-
 def residual_products(kernel: InputKernel, X: Inputs, F: Inputs, R: Array, engine: LocalEngine) -> Floats:
     """Return (K - F F') R in float64, where K is the kernel matrix of the inputs X, and F are their features.
 
@@ -176,32 +140,3 @@ def feature_products(F: Array, R: Floats) -> Floats:
     for low in range(0, len(R), GRAM_ROWS):
         total += F[low : low + GRAM_ROWS].T @ R[low : low + GRAM_ROWS]
     return total
-
-
-def out_of_span_at_most(residual: Array, R: Array) -> float:
-    """Return an upper bound on sum_l R_l' E R_l, the squared norm of the gradient outside the span of the basis.
-
-    Here E = K - F F' is the difference between the kernel matrix K and its approximation by the features F, and R_l are
-    the residuals of label l. The bound is sum_l (sum_u |R_ul| d_u^1/2)^2, so that only the diagonal d of E is needed.
-    It is valid because |E_uv| <= (d_u d_v)^1/2 for every positive semi-definite matrix E.
-
-    residual : the diagonal d of E, which is what the features leave of k(u, u) for each input u.
-    R : the residuals, one row per input and one column per label.
-    """
-    return float(((np.sqrt(np.maximum(residual, 0)) @ np.abs(R)) ** 2).sum())
-
-
-def template_bound(kernel: InputKernel | None, X: Inputs, R: Array, C: float, engine: LocalEngine) -> float:
-    """Return an upper bound on how much a new template can lower the objective (Remark 11 of the paper).
-
-    A template is a family of cliques that share one potential. The bound is C/2 sum_l R_l' K R_l, where K is the kernel
-    matrix of the inputs X.
-
-    kernel : the input kernel of the template; None means that all entries of K are 1.
-    R : the residuals of the template's cliques, summed for each distinct input, one row per input.
-    C : the prior variance of the template's weights.
-    """
-    if kernel is None:
-        return 0.5 * C * float((R.sum(axis=0) ** 2).sum())
-    nothing = np.zeros((len(R), 1))
-    return 0.5 * C * float(np.vdot(R, residual_products(kernel, X, nothing, R, engine)))

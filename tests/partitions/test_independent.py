@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kernelcrf.certificate import entropy_side, gradient_side
 from kernelcrf.partitions.independent import Softmax
 from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.layout import Layout
-from objectives import random_objective
+from objectives import entropy_side, gradient_side, random_objective
 
 
 @pytest.mark.parametrize("lengths", [(1,) * 8, (3, 0, 1, 4)], ids=["rows", "sequences"])

@@ -8,13 +8,12 @@ import sklearn_crfsuite
 
 import kernelcrf
 from kernelcrf import ChainCRF
-from kernelcrf.certificate import entropy_side, gradient_side
 from kernelcrf.objective import Objective
 from kernelcrf.penalties import ElasticNet, soft
 from kernelcrf.score.layout import Layout
 from kernelcrf.solvers import LBFGS, Dual, NewtonCG, minimise
 from kernelcrf.validation import ParameterError
-from objectives import enumerated_value, random_objective
+from objectives import entropy_side, enumerated_value, gradient_side, random_objective
 from solvers.test_dual import sparse_objective
 
 RNG = np.random.default_rng(1)

@@ -34,11 +34,12 @@ from kernelcrf.fitting.corpus import (
     input_of,
     observed_pairs,
 )
-from kernelcrf.fitting.digest import Words, digest_texts, digest_words
+from kernelcrf.fitting.digest import Words, digest_array, digest_texts, digest_words
 from kernelcrf.graphs.structure import EDGE, Chains, Legal
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.readers.base_scores import read_base_scores
 from kernelcrf.readers.constraints import check_legal, legal_labelings
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader, flat_labels
@@ -61,6 +62,7 @@ class LabelledSequences(LocalCorpus):
         labels are known.
     weights : the weight of each sequence, or None if all are 1.
     legal : constraints on labellings, or None.
+    base : base scores, one row per token, as arrays named as in `score.cliques`; None if there are none.
     """
 
     X: Any
@@ -70,6 +72,7 @@ class LabelledSequences(LocalCorpus):
     allowed: Flags | None = None
     weights: Floats | None = None
     legal: Legal | None = None
+    base: Mapping[str, Array] | None = None
 
     @property
     def piece(self) -> int:
@@ -98,6 +101,7 @@ class LabelledSequences(LocalCorpus):
             labels=labels,
             allowed=None if self.allowed is None or (labels >= 0).all() else self.allowed[nodes],
             weights=None if self.weights is None else self.weights[samples],
+            base=None if self.base is None else {name: rows[nodes] for name, rows in self.base.items()},
         )
 
     def draw(self, n_tokens: int) -> tuple[Self, Array]:
@@ -157,7 +161,9 @@ class LabelledSequences(LocalCorpus):
 
     def partition(self, tokens: Mapping[str, TokenFeatures]) -> ChainPartition:
         """Return all sequences as one partition, with the token features of the terms that have inputs."""
-        return ChainPartition(self.chains, self.n_labels, self.labels, tokens, self.allowed, self.weights, self.legal)
+        return ChainPartition(
+            self.chains, self.n_labels, self.labels, tokens, self.allowed, self.weights, self.legal, self.base
+        )
 
     def places(self, nodes: Places) -> Places:
         """Return the number of the sequence of each token in `nodes`, and the position of the token in it."""
@@ -167,7 +173,8 @@ class LabelledSequences(LocalCorpus):
         return np.asarray(places, np.intp)
 
     def digest(self) -> dict[str, Any]:
-        return digest_texts(self.digest_words(), self.legal)
+        base = None if self.base is None else {name: digest_array(rows) for name, rows in self.base.items()}
+        return digest_texts(self.digest_words(), self.legal) | ({} if base is None else {"base_scores": base})
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[ChainPartition]:
         pairs = {term.name: term.pairs for term in terms}
@@ -258,6 +265,7 @@ def read_training_data(
     read_tokens: Callable[..., list[UserData]] = flat_labels,
     fit_labels: Callable[[list[UserData], UserData], LabelReader] = LabelReader.fit,
     prior: tuple[SequenceReader | InputsReader, LabelReader] | None = None,
+    base_scores: UserData = None,
 ) -> TrainingData:
     """Read the sequences X and their labels y, and leave out sequences of weight 0.
 
@@ -267,6 +275,7 @@ def read_training_data(
     read_tokens, fit_labels : functions that return the labels of all tokens in y, and the reader of these labels.
     prior : the readers of the model that is the prior, which may grow, or None. With a prior, the result may have no
         token.
+    base_scores : scores that are added and not learned, as `read_base_scores` reads them.
     """
 
     def fit_reader(weights: UserData) -> tuple[SequenceReader | InputsReader, Any, Chains]:
@@ -294,7 +303,8 @@ def read_training_data(
     if reader.has_vocabulary and left_out > (0 if given is None else (given == 0).sum()):
         # Sequences of weight 0 by class_weight must not add feature names to the vocabulary.
         reader, rows, _ = fit_reader(weights)
-    every = LabelledSequences(rows, chains, indices, len(labels.classes), allowed, weights, legal)
+    base = read_base_scores(base_scores, chains, len(labels.classes), flat=lengths is not None)
+    every = LabelledSequences(rows, chains, indices, len(labels.classes), allowed, weights, legal, base)
     data = every.only_weighted()
     if prior is None and not data.chains.n_nodes:
         raise ValueError(

@@ -30,9 +30,10 @@ from kernelcrf.inference.tangents import Linearisation
 from kernelcrf.partitions.fused import MOST_INPUTS, ChainResiduals, FusedChains, FusedMessages
 from kernelcrf.partitions.independent import Softmax
 from kernelcrf.partitions.partition import PartitionState, RowPartition, Sums
+from kernelcrf.score.cliques import STEPS
 from kernelcrf.score.features import TokenFeatures
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.score import Score
+from kernelcrf.score.score import Score, add_base
 from kernelcrf.score.tables import ChainScores, Steps
 from kernelcrf.score.terms import Term
 
@@ -49,6 +50,7 @@ class ChainPartition(RowPartition):
     allowed : (N, L) booleans, the labels that each token may have, or None if all labels are observed.
     weights : (m,), the weight of each sequence, or None if all weights are 1.
     legal : the labellings that constraints permit, or None if there are no constraints.
+    base : scores that are added and not learned, as arrays named as in `score.cliques`; None if there are none.
     """
 
     chains: Chains
@@ -58,6 +60,7 @@ class ChainPartition(RowPartition):
     allowed: Flags | None = None
     weights: Floats | None = None
     legal: Legal | None = None
+    base: Mapping[str, Array] | None = None
 
     @property
     def n_nodes(self) -> int:
@@ -79,17 +82,22 @@ class ChainPartition(RowPartition):
 
         This is the case if a term scores transitions, if labels are constrained, or if some labels are missing.
         """
-        templates = any(term.kind.is_step for term in layout.terms)
+        templates = any(term.kind.is_step for term in layout.terms) or self._has_base_steps
         return templates or self.legal is not None or self.allowed is not None
 
+    @property
+    def _has_base_steps(self) -> bool:
+        return self.base is not None and STEPS in self.base
+
     def scores(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> tuple[Array, Array]:
-        """Return the token scores and the transition scores for the parameters theta.
+        """Return the token scores and the transition scores for the parameters theta, without base scores.
 
         With N tokens and L labels, token scores have the shape (N, L). Transition scores are one matrix of shape (L, L)
         for all tokens, or have the shape (N, L, L) if they depend on inputs.
         """
         steps: Steps = "tied" if self.has_edges(layout) else "none"
-        if any(term.kind.is_step and term.name in self.features for term in layout.terms):
+        of_inputs = any(term.kind.is_step and term.name in self.features for term in layout.terms)
+        if of_inputs or self._has_base_steps:
             steps = "own"
         scores = ChainScores.zeros(self.n_nodes, self.n_labels, steps, self.dtype)
         self._score(layout).add(scores.arrays, theta, n_jobs)
@@ -120,7 +128,7 @@ class ChainPartition(RowPartition):
             return None
         if any(own.is_sparse or own.index is not None or not own.F.flags.c_contiguous for own in features):
             return None
-        if self.n_nodes == 0 or len({own.F.dtype for own in features}) > 1:
+        if self.n_nodes == 0 or self.base is not None or len({own.F.dtype for own in features}) > 1:
             return None
         if self.allowed is not None or not self.has_edges(layout):
             return None
@@ -135,6 +143,7 @@ class ChainPartition(RowPartition):
         if found is not None:
             return found
         s, w = self.scores(layout, theta, n_jobs)
+        add_base(ChainScores(s, w).arrays, self.base)
         if self.legal is not None:
             s, w = self.legal.impose(self.chains, s, w)
         return self.evaluate_at(layout, ChainScores(s, w), n_jobs, curvature=curvature)
@@ -292,6 +301,7 @@ class ChainPartition(RowPartition):
             features={name: features.part(nodes) for name, features in self.features.items()},
             allowed=None if self.allowed is None else self.allowed[nodes],
             weights=None if self.weights is None else self.weights[low:high],
+            base=None if self.base is None else {name: rows[nodes] for name, rows in self.base.items()},
         )
 
     def cut(self) -> list[ChainPartition]:

@@ -25,7 +25,7 @@ from kernelcrf.partitions.partition import LinearBound, PartitionState, RowParti
 from kernelcrf.score.cliques import NO_CHAINS
 from kernelcrf.score.features import TokenFeatures
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.score import Score
+from kernelcrf.score.score import Score, add_base
 from kernelcrf.score.terms import Term
 
 
@@ -55,6 +55,7 @@ class GraphPartition(RowPartition):
     weights : the weight of each sample, row by row; None if all weights are 1.
     statistics : None, or an array that is used instead of labels if each row represents many samples with the same
         inputs. It has one column for each joint labelling of each clique: the fraction of samples with this labelling.
+    base : scores that are added and not learned, by kind of cliques, one row per clique; None if there are none.
     """
 
     inference: Inference
@@ -62,6 +63,7 @@ class GraphPartition(RowPartition):
     features: Mapping[str, TokenFeatures] = field(default_factory=dict)
     weights: Floats | None = None
     statistics: Floats | None = None
+    base: Mapping[str, Array] | None = None
 
     @property
     def graph(self) -> Graph:
@@ -140,7 +142,9 @@ class GraphPartition(RowPartition):
         return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        return self.evaluate_at(layout, Tables(self.tables(layout, theta, n_jobs)), n_jobs, curvature=curvature)
+        tables = self.tables(layout, theta, n_jobs)
+        add_base(self._arrays(layout, tables), self.base)
+        return self.evaluate_at(layout, Tables(tables), n_jobs, curvature=curvature)
 
     def evaluate_at(
         self, layout: Layout, scores: Tables, n_jobs: int, *, curvature: bool

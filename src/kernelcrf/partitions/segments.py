@@ -25,7 +25,7 @@ from kernelcrf.partitions.partition import PartitionState, RowPartition, Sums
 from kernelcrf.score.cliques import FIRSTS, LASTS, SEGMENTS, TOKENS
 from kernelcrf.score.features import TokenFeatures
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.score import Score
+from kernelcrf.score.score import Score, add_base
 from kernelcrf.score.tables import arrays_of_moments, arrays_of_scores
 from kernelcrf.score.terms import Term
 
@@ -105,6 +105,7 @@ class SegmentPartition(RowPartition):
     features : the features of each term that has inputs, by the name of the term; one row per token, or per candidate
         segment for terms of whole segments.
     weights : the weight of each sequence, or None if all weights are 1.
+    base : scores of tokens that are added and not learned, as an array named as in `score.cliques`; else None.
     """
 
     chains: Chains
@@ -115,6 +116,7 @@ class SegmentPartition(RowPartition):
     continues: Flags | None = None
     features: Mapping[str, TokenFeatures] = field(default_factory=dict)
     weights: Floats | None = None
+    base: Mapping[str, Array] | None = None
 
     @property
     def n_nodes(self) -> int:
@@ -178,7 +180,9 @@ class SegmentPartition(RowPartition):
         return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        return self.evaluate_at(layout, self.scores(layout, theta, n_jobs), n_jobs, curvature=curvature)
+        scores = self.scores(layout, theta, n_jobs)
+        add_base(arrays_of_scores(scores), self.base)
+        return self.evaluate_at(layout, scores, n_jobs, curvature=curvature)
 
     def evaluate_at(
         self, layout: Layout, scores: SegmentScores, n_jobs: int, *, curvature: bool

@@ -83,6 +83,16 @@ def add_terms(arrays: Mapping[str, Array], scores: Iterable[tuple[Term, Array]],
         term.kind.add(arrays, Z, chains)
 
 
+def add_base(arrays: Mapping[str, Array], base: Mapping[str, Array] | None) -> None:
+    """Add base scores, which are not learned, to the arrays of scores; `base` has arrays of the same names.
+
+    They are log p0 of the base measure p0 of the paper: p(y|x) is proportional to p0(y|x) exp(score).
+    """
+    for name, rows in ({} if base is None else base).items():
+        target = arrays[name]
+        target += rows.reshape(target.shape)
+
+
 def _columns(group: Sequence[Term]) -> list[slice]:
     """Return, for each term of a group, its columns in the concatenated weights of all terms of the group."""
     ends = np.cumsum([term.k_y.rank for term in group]).tolist()

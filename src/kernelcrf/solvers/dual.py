@@ -92,7 +92,7 @@ class Dual:
         if not objective.is_convex or len(objective.partitions) != 1 or objective.layout.joint is not None:
             return False
         partition, terms = objective.partitions[0], objective.layout.terms
-        if not isinstance(partition, ChainPartition):
+        if not isinstance(partition, ChainPartition) or partition.base is not None:
             return False
         has_edges, first = partition.has_edges(objective.layout), terms[0]
         if sum(term.kind.is_step for term in terms) != has_edges or not first.kind.is_token:
@@ -114,7 +114,8 @@ class Dual:
         if not self.suits(objective):
             raise ValueError(
                 "solver='dual' cannot minimise this objective: expected kernel='linear' with sparse inputs or feature "
-                "dicts, all labels observed, no edge_kernel and label_kernel='delta'. Otherwise use solver='lbfgs'"
+                "dicts, all labels observed, no edge_kernel, no base_scores and label_kernel='delta'. Otherwise use "
+                "solver='lbfgs'"
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:

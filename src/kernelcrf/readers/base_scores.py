@@ -1,0 +1,76 @@
+"""Read base scores: scores that are added to those of a model and not learned, the log p0 of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Floats, UserData
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.score.cliques import STEPS, TOKENS
+from kernelcrf.validation import shown, shown_list
+
+
+def read_base_scores(
+    base_scores: UserData, chains: Chains, n_labels: int, *, flat: bool = False
+) -> dict[str, Floats] | None:
+    """Return base scores as arrays with one row per token, or None if there are none.
+
+    base_scores : for each sequence, an array with one row per token and one column per label; if `flat` is True, one
+        such array of all sequences. A dict may have these as "tokens" and, as "steps", arrays [token, label of the
+        token before, label of the token]; the first token of a sequence has no step, and its scores are not used.
+    """
+    if base_scores is None:
+        return None
+    given = base_scores if isinstance(base_scores, Mapping) else {TOKENS: base_scores}
+    if not given or not set(given) <= {TOKENS, STEPS}:
+        raise ValueError(
+            f"base_scores has the keys {shown_list(given)}: expected {TOKENS!r}, {STEPS!r}, or both; or the scores of "
+            "tokens alone"
+        )
+    shapes = {TOKENS: (n_labels,), STEPS: (n_labels, n_labels)}
+    rows = {name: _stack(name, scores, chains, shapes[name], flat) for name, scores in given.items()}
+    if STEPS in rows:
+        rows[STEPS][chains.first_nodes] = 0.0
+    return rows
+
+
+def check_base_scores(names: Sequence[str], base: Mapping[str, Array] | None) -> None:
+    """Raise if a model that was fitted with the base scores `names` is asked with others."""
+    given = [] if base is None else sorted(base)
+    if given != sorted(names):
+        had = f"with base scores of {' and '.join(sorted(names))}" if names else "without base scores"
+        raise ValueError(
+            f"base_scores has scores of {' and '.join(given) or 'nothing'}, but the model was fitted {had}: expected "
+            "the same, because the weights are those of what base scores leave unexplained"
+        )
+
+
+def _stack(name: str, scores: UserData, chains: Chains, shape: tuple[int, ...], flat: bool) -> Floats:
+    """Return the scores of all sequences, one row per token."""
+    words = "one row per token and one column per label" if name == TOKENS else "the axes [token, label before, label]"
+    argument = f"base_scores[{name!r}]"
+    parts = [scores] if flat else list(scores)
+    lengths = [chains.n_nodes] if flat else chains.lengths.tolist()
+    if len(parts) != len(lengths):
+        raise ValueError(f"{argument} has {len(parts)} sequences: expected {len(lengths)}, as X has")
+    stacked = np.zeros((chains.n_nodes, *shape))
+    low = 0
+    for i, (part, length) in enumerate(zip(parts, lengths, strict=True)):
+        try:
+            array = np.asarray(part, np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"{argument} of sequence {i} is {shown(part)}: expected numbers, with {words}") from None
+        if array.shape != (length, *shape):
+            raise ValueError(
+                f"{argument} of sequence {i} has shape {array.shape}: expected {(length, *shape)}, with {words}"
+            )
+        if not np.isfinite(array).all():
+            raise ValueError(
+                f"{argument} of sequence {i} has values that are not finite: expected finite numbers; to forbid "
+                "labels, use constraints="
+            )
+        stacked[low : low + length] = array
+        low += length
+    return stacked.reshape(chains.n_nodes, -1)
