@@ -24,9 +24,8 @@ import numpy.typing as npt
 from kernelcrf.arrays import Array, Floats
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.batch import Batch
-from kernelcrf.inference.logspace import LogMessages
+from kernelcrf.inference.chain_messages import ChainMessages
 from kernelcrf.inference.loops import decoding as decoding_loops
-from kernelcrf.inference.loops import scaled as loops
 from kernelcrf.inference.scaled import ScaledMessages
 from kernelcrf.inference.tangents import ChainMoments, Linearisation
 
@@ -52,34 +51,12 @@ def edge_marginals(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Ch
     The result has the shape (N, L, L) for N tokens and L labels: one matrix, indexed [i, j], per token t. The matrix of
     the first token of each sequence is zero.
     """
-    batch = Batch.of(scores, transitions, chains)
-    return Linearisation.of(batch, n_threads, keep=False, summed=False).moments.edges
+    return ChainMessages.of(scores, transitions, chains, n_threads=n_threads).edge_marginals()
 
 
 def entropy(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Floats:
-    """Return the entropy -sum_y p(y|x) log p(y|x) of each sequence, computed from forward messages only.
-
-    Let P_t(i|j) be the probability of label i at token t-1 given label j at token t, which the forward messages
-    determine. The entropy of the labels before token t, given label j at token t, is
-
-        H_t(j) = sum_i P_t(i|j) [H_{t-1}(i) - log P_t(i|j)]    with H_1 = 0.
-
-    The entropy of a sequence of T tokens is sum_j p_T(j) [H_T(j) - log p_T(j)], where p_T are the marginals of its last
-    token.
-    """
-    batch, result = Batch.of(scores, transitions, chains), np.empty(chains.n_samples)
-
-    def work(blocks: Iterator[ScaledMessages]) -> None:
-        for messages in blocks:
-            block, e, alpha = messages.block, messages.edges.e, messages.alpha
-            e_log_e, own = e * np.log(e, where=e > 0, out=np.zeros_like(e)), result[block.samples]
-            loops.entropy(block.offsets, batch.n_labels, e, e_log_e, batch.tied, alpha, messages.failed, own)
-
-    def redo(sample: int, messages: LogMessages) -> None:
-        result[sample] = messages.entropy
-
-    batch.infer(work, redo, n_threads)
-    return result
+    """Return the entropy -sum_y p(y|x) log p(y|x) of each sequence; `chain_messages` has the formula."""
+    return ChainMessages.of(scores, transitions, chains, n_threads=n_threads).entropy()
 
 
 def labelling_scores(

@@ -11,8 +11,7 @@ This takes O(T L^2 k) operations for T tokens and L labels.
 With the given labels y, and an extra score for each difference from them, `rivals` computes the same maxima in both
 directions. For each token, their sum is the best score of all labelings that do not have the label y_t there.
 
-Samples are drawn by forward filtering and backward sampling: first the label of the last token, then the label of each
-earlier token given the label after it.
+`chain_messages` says how samples are drawn.
 """
 
 from __future__ import annotations
@@ -27,11 +26,10 @@ from kernelcrf.arrays import Array, Floats, Ints, Labels
 from kernelcrf.engines.bounds import all_within
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.batch import LARGEST, Batch
+from kernelcrf.inference.chain_messages import ChainMessages
 from kernelcrf.inference.feasibility import reason
-from kernelcrf.inference.logspace import LogMessages
 from kernelcrf.inference.loops import decoding as loops
-from kernelcrf.inference.loops import scaled as scaled_loops
-from kernelcrf.inference.scaled import Block, ScaledMessages
+from kernelcrf.inference.scaled import Block
 
 ONE_BLOCK_VALUES = 2**12
 """Batches with at most this many scores are decoded as one block, without threads."""
@@ -126,21 +124,7 @@ def sample(
     n_threads: int = 1,
 ) -> Labels:
     """Draw labelings from p(y|x); return an array of shape (n_samples, N), one row per draw, one column per token."""
-    batch = Batch.of(scores, transitions, chains)
-    uniform = rng.random((chains.n_nodes, n_samples))
-    labels = np.empty((chains.n_nodes, n_samples), np.int32)
-
-    def work(blocks: Iterator[ScaledMessages]) -> None:
-        for messages in blocks:
-            offsets, own, e_T, alpha = messages.block.offsets, messages.block.nodes, messages.edges.e_T, messages.alpha
-            scaled_loops.sample(offsets, e_T, batch.tied, alpha, messages.failed, uniform[own], labels[own])
-
-    def redo(sequence: int, messages: LogMessages) -> None:
-        own = batch.nodes(sequence)
-        messages.sample(uniform[own], labels[own])
-
-    batch.infer(work, redo, n_threads)
-    return np.ascontiguousarray(labels.T)
+    return ChainMessages.of(scores, transitions, chains, n_threads=n_threads).sample(n_samples, rng)
 
 
 def _raise_if_infeasible(batch: Batch, best: Floats) -> None:
