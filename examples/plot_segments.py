@@ -51,7 +51,7 @@ fig, (top, *rows) = plt.subplots(4, 1, figsize=(10, 6), sharex=True, height_rati
 top.plot(years[~old], spots[~old], color="#555555")
 top.set(ylabel="sunspots", xlim=(1899.5, 2008.5))
 colours = {"rising": "#D55E00", "falling": "#56B4E9"}
-found = {"chain": chain.predict_spans(X_new)[0], "segments": segments.predict_spans(X_new)[0]}
+found = {"chain": chain.distribution(X_new).spans()[0], "segments": segments.distribution(X_new).spans()[0]}
 for axes, (name, phases_found) in zip(rows, {"true": spans(y_new[0], "runs"), **found}.items(), strict=True):
     for span in phases_found:
         axes.axvspan(1899.5 + span.start, 1899.5 + span.end, color=colours[span.label], alpha=0.45, linewidth=0)

@@ -113,12 +113,15 @@ def of_methods(models, folder):
     for name in ("k", "strategy", "cost", "random_state"):
         yield "ChainCRF.select_for_labelling", name, of(chain.select_for_labelling, name, X, k=1, random_state=0)
     for name in ("threshold", "n_best"):
-        yield "SegmentCRF.predict_spans", name, silent(models["segments"].predict_spans, name, X[:1])
-    for model, data in ((chain, X[:1]), (models["segments"], X[:1]), (graph, GRAPHS[:1]), (sets, ROWS[:1])):
-        where = type(model).__name__
-        yield f"{where}.decode", "n_best", silent(model.decode, "n_best", data)
+        yield "SegmentDistribution.spans", name, silent(models["segments"].distribution(X[:1]).spans, name)
+    with_rows = (rows, ROWS[:1]), (sets, ROWS[:1]), (table, TABLE[:1])
+    for model, data in ((chain, X[:1]), (models["segments"], X[:1]), (graph, GRAPHS[:1]), *with_rows):
+        distribution = model.distribution(data)
+        where = type(distribution).__name__
+        yield f"{where}.k_best", "k", silent(distribution.k_best, "k")
+        yield f"{where}.decode", "rule", silent(distribution.decode, "rule")
         for name in draws:
-            yield f"{where}.sample", name, of(model.sample, name, data, **draws)
+            yield f"{where}.sample", name, of(distribution.sample, name, **draws)
     for name in draws:
         yield "MarkovNetwork.sample", name, of(table.sample, name, **draws)
     for name in ("t", "label", "n_terms"):

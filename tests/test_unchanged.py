@@ -258,9 +258,9 @@ def numbers(model, X):
     else:
         answers = {"labels": model.predict(X), "probabilities": model.predict_proba(X)}
         if not isinstance(model, KernelClassifier) and getattr(model, "inference", "exact") == "exact":
-            answers["entropy"] = model.entropy(X)
-            answers["samples"] = model.sample(X, 2, random_state=0)
-            answers["n_best"] = [log_p for sample in model.decode(X, n_best=2) for _, log_p in sample]
+            answers["entropy"] = model.distribution(X).entropy()
+            answers["samples"] = model.distribution(X).sample(2, random_state=0)
+            answers["n_best"] = [log_p for sample in model.distribution(X).k_best(2) for _, log_p in sample]
         if isinstance(model, (ChainCRF, KernelClassifier)) and model.laplace:
             answers["laplace"] = model.predict_proba(X, posterior="laplace", n_samples=8, random_state=0)
     return found | {name: summary(answer) for name, answer in answers.items()} | contents(model)

@@ -33,7 +33,7 @@ SEEDS, POOL, FIRST, BATCH, GOAL, MOST = 5, 2000, 20, 10, 0.8, 600
 
 
 def by_entropy(model: ChainCRF, X: list[np.ndarray], k: int, rng: np.random.RandomState) -> np.ndarray:
-    return np.argsort(-model.entropy(X) / [len(x) for x in X])[:k]
+    return np.argsort(-model.distribution(X).entropy() / [len(x) for x in X])[:k]
 
 
 Rule = Callable[[ChainCRF, list[np.ndarray], int, np.random.RandomState], np.ndarray]

@@ -27,7 +27,7 @@ from sklearn.preprocessing import KBinsDiscretizer, StandardScaler
 
 from kernelcrf import ChainCRF, ChainOver, Input
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.models.chain_distribution import ChainDistribution
+from kernelcrf.models.chain_field import ChainField
 from studies import common
 from studies.accuracy import baselines
 from studies.datasets import load_batteryless, load_occupancy
@@ -70,7 +70,7 @@ class HMM:
         chains = Chains.from_lengths([len(x) for x in X])
         s = np.log(np.maximum(np.concatenate(self.tokens.predict_proba(X)), LEAST)) - self.prior
         s[chains.first_nodes] += self.starts
-        return np.split(ChainDistribution(s, self.steps, chains).marginals(), chains.offsets[1:-1])
+        return np.split(ChainField(s, self.steps, chains).marginals(), chains.offsets[1:-1])
 
     def predict(self, X: list[Any]) -> list[np.ndarray]:
         return [self.classes_[p.argmax(axis=1)] for p in self.predict_proba(X)]

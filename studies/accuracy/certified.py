@@ -48,7 +48,10 @@ def chunking_times(rounds: int) -> dict[str, float]:
     window = WindowFeatures(TEMPLATES["usual"])
     X, Z = window.fit_transform(part.columns), window.transform(test.columns)
     crf = ChainCRF("linear", C=1.0, tol=1e-3).fit(X, np.concatenate(part.y), lengths=part.lengths)
-    sides = {"predict": lambda: crf.predict(Z, test.lengths), "certify": lambda: crf.certify(Z, test.lengths)}
+    sides = {
+        "predict": lambda: crf.predict(Z, test.lengths),
+        "certify": lambda: crf.distribution(Z, test.lengths).certify(),
+    }
     return common.side_by_side(sides, rounds)
 
 
@@ -60,7 +63,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     rows, n_tokens = {}, sum(map(len, test.y))
     for tol in TOLS:
         crf, spent = fit(train.X, train.y, 10.0, tol)
-        found, bounds = crf.certify(test.X), crf.score_bounds(test.X, test.y)
+        found, bounds = crf.distribution(test.X).certify(), crf.distribution(test.X).score_bounds(test.y)
         wrong = [(a != b) & sure for a, b, sure in zip(found.labels, truth, found.tokens, strict=True)]
         same = [a == b for a, b in zip(found.labels, truth, strict=True)]
         rows[f"{tol:g}"] = {
@@ -78,8 +81,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     for C in SEARCH_CS:
         for tol in SEARCH_TOLS:
             crf, _ = fit(train.X, train.y, C, tol)
-            search[f"{C:g}"][f"{tol:g}"] = crf.score_bounds(test.X, test.y).log_loss
-    sides = {"predict": lambda: exact.predict(test.X), "certify": lambda: exact.certify(test.X)}
+            search[f"{C:g}"][f"{tol:g}"] = crf.distribution(test.X).score_bounds(test.y).log_loss
+    sides = {"predict": lambda: exact.predict(test.X), "certify": lambda: exact.distribution(test.X).certify()}
     return {
         "tokens": n_tokens,
         "exact": {

@@ -31,6 +31,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -80,12 +81,29 @@ class Stored(ClassifierMixin, BaseEstimator):
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
         return self.log_p[X]
 
-    def decode(self, X: Any, n_best: int = 1) -> list[list[tuple[np.ndarray, float]]]:
+    def distribution(self, X: Any) -> StoredDistribution:
+        return StoredDistribution(self, X)
+
+    def k_best(self, X: Any, n_best: int) -> list[list[tuple[np.ndarray, float]]]:
         missing = [i for i in X if self.ranked[i][2] < n_best]
-        for i, found in zip(missing, self.crf.decode([self.X[i] for i in missing], n_best=n_best), strict=True):
+        for i, found in zip(missing, self.crf.distribution([self.X[i] for i in missing]).k_best(n_best), strict=True):
             codes = np.array([np.searchsorted(self.crf.classes_, labels) for labels, _ in found], np.uint8)
             self.ranked[i] = codes, np.array([log_p for _, log_p in found]), n_best
         return [[*zip(self.ranked[i][0][:n_best], self.ranked[i][1][:n_best], strict=True)] for i in X]
+
+
+@dataclass(frozen=True)
+class StoredDistribution:
+    """The stored answers about some sequences."""
+
+    stored: Stored
+    X: Any
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        return self.stored.log_prob(self.X, y)
+
+    def k_best(self, k: int = 1) -> list[list[tuple[np.ndarray, float]]]:
+        return self.stored.k_best(self.X, k)
 
 
 class Given(ClassifierMixin, BaseEstimator):

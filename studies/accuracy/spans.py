@@ -84,11 +84,11 @@ def task(name: str) -> dict[str, Any]:
     X = window.fit_transform(part.columns)
     crf = ChainCRF("linear", C=1.0, tol=TOL).fit(X, np.concatenate(part.y), lengths=part.lengths)
     Z, D = rows_of(window, test), rows_of(window, held_out)
-    found = crf.predict_spans(Z)
+    found = crf.distribution(Z).spans()
     rows = {"exact": scores(test.y, found)}
     for likelihood in ("labelling", "span"):
         scaled = TemperatureScaling(crf, likelihood=likelihood).fit(D, held_out.y)
-        row = scores(test.y, scaled.estimator_.predict_spans(Z))
+        row = scores(test.y, scaled.estimator_.distribution(Z).spans())
         rows[f"exact, temperature by {likelihood}s"] = row | {"temperature": scaled.temperature_}
     for rule, function in TOKENS.items():
         rows[rule] = scores(test.y, by_tokens(crf, Z, found, function))
@@ -129,7 +129,7 @@ def addresses(folds: int) -> dict[str, Any]:
         crf.fit([X[i] for i in train], [y[i] for i in train])
         Z = [X[i] for i in test]
         best += [labels.tolist() for labels in crf.predict(Z)]
-        kept += [own[0][0].tolist() if own else None for own in crf.decode(Z, where=is_together)]
+        kept += [own[0][0].tolist() if own else None for own in crf.distribution(Z).k_best(where=is_together)]
         true += [y[i] for i in test]
     return {
         "addresses": len(true),

@@ -60,7 +60,7 @@ def test_certified_labels_are_those_of_a_fit_to_a_tiny_gap(data, parameters):
     shares = []
     for tol in (1e-3, 1e-7):
         crf = ChainCRF(**PARAMETERS, **parameters, tol=tol).fit(train.X, train.y)
-        found = crf.certify(test.X)
+        found = crf.distribution(test.X).certify()
         for labels, own, predicted in zip(found.labels, truth, crf.predict(test.X), strict=True):
             np.testing.assert_array_equal(labels, predicted)
             assert len(labels) == len(own)
@@ -68,7 +68,7 @@ def test_certified_labels_are_those_of_a_fit_to_a_tiny_gap(data, parameters):
         assert not np.concatenate(wrong).any()
         assert found.sequences.tolist() == [bool(sure.all()) for sure in found.tokens]
         assert all(((margin > 0) == sure).all() for margin, sure in zip(found.margins, found.tokens, strict=True))
-        bounds = crf.score_bounds(test.X, test.y)
+        bounds = crf.distribution(test.X).score_bounds(test.y)
         loss = -exact.log_prob(test.X, test.y).sum() / sum(map(len, test.y))
         assert bounds.log_loss[0] <= loss <= bounds.log_loss[1]
         assert bounds.accuracy[0] <= exact.score(test.X, test.y) <= bounds.accuracy[1]
@@ -81,69 +81,71 @@ def test_full_certificates_are_about_the_kernel_machine_on_all_inputs(data):
     train, test = data
     exact = ChainCRF(C=10.0, solver="newton-cg", tol=1e-9).fit(train.X, train.y)
     crf = ChainCRF(C=10.0, n_components="auto", tol=1e-5, random_state=0).fit(train.X, train.y)
-    found, in_span = crf.certify(test.X, full=True), crf.certify(test.X)
+    found, in_span = crf.distribution(test.X).certify(full=True), crf.distribution(test.X).certify()
     assert found.radius > in_span.radius
     assert np.concatenate(found.tokens).mean() > 0.2
     for labels, own, sure in zip(found.labels, exact.predict(test.X), found.tokens, strict=True):
         assert (labels == own)[sure].all()
-    bounds = crf.score_bounds(test.X, test.y, full=True)
+    bounds = crf.distribution(test.X).score_bounds(test.y, full=True)
     assert bounds.accuracy[0] <= exact.score(test.X, test.y) <= bounds.accuracy[1]
 
 
 def test_inputs_in_any_container_have_the_same_margins(data):
     train, test = data
     crf = ChainCRF("linear", C=1.0).fit([sp.csr_array(x) for x in train.X], train.y)
-    margins = np.concatenate(crf.certify([sp.csr_array(x) for x in test.X]).margins)
-    flat = crf.certify(sp.csr_array(np.concatenate(test.X)), [len(x) for x in test.X])
+    margins = np.concatenate(crf.distribution([sp.csr_array(x) for x in test.X]).certify().margins)
+    flat = crf.distribution(sp.csr_array(np.concatenate(test.X)), [len(x) for x in test.X]).certify()
     np.testing.assert_array_equal(np.concatenate(flat.margins), margins)
     dense = ChainCRF("linear", C=1.0).fit(train.X, train.y)
-    assert dense.certify(test.X, full=True).radius == dense.certify(test.X).radius
-    assert crf.certify([sp.csr_array((0, 2))]).sequences.tolist() == [True]
+    assert dense.distribution(test.X).certify(full=True).radius == dense.distribution(test.X).certify().radius
+    assert crf.distribution([sp.csr_array((0, 2))]).certify().sequences.tolist() == [True]
 
 
 def test_spans_are_certified_if_their_labels_and_neighbours_are(data):
     train, test = data
     names = np.array(["O", "B-A", "I-A"])
     crf = ChainCRF(**PARAMETERS, tol=1e-5).fit(train.X, [names[y] for y in train.y])
-    certified = crf.certify(test.X)
+    certified = crf.distribution(test.X).certify()
     marks = 0
-    for own, sure in zip(crf.predict_spans(test.X, certify=True), certified.tokens, strict=True):
+    for own, sure in zip(crf.distribution(test.X).spans(certify=True), certified.tokens, strict=True):
         for span in own:
             assert span.certified == sure[max(span.start - 1, 0) : span.end + 1].all()
             marks += span.certified
     assert marks > 0
-    likely = crf.predict_spans(test.X, threshold=0.01, certify=True)
+    likely = crf.distribution(test.X).spans(threshold=0.01, certify=True)
     assert sum(span.certified for own in likely for span in own) == marks
-    assert all(span.certified is None for own in crf.predict_spans(test.X) for span in own)
+    assert all(span.certified is None for own in crf.distribution(test.X).spans() for span in own)
 
 
 def test_what_cannot_be_certified_is_refused(data, tmp_path):
     train, test = data
     crf = ChainCRF(**PARAMETERS).fit(train.X, train.y)
     with pytest.raises(ValueError, match=r"full=True needs the gap .* fit with certify_full=True"):
-        crf.certify(test.X, full=True)
+        crf.distribution(test.X).certify(full=True)
     with pytest.raises(ValueError, match="divided by a temperature"):
-        TemperatureScaling(crf).fit(test.X, test.y).estimator_.certify(test.X)
+        TemperatureScaling(crf).fit(test.X, test.y).estimator_.distribution(test.X).certify()
     partial = [[None, *y[1:]] for y in train.y]
     with pytest.raises(ValueError, match="status 'stationary' and no lower bound"):
-        ChainCRF(**PARAMETERS).fit(train.X, partial).certify(test.X)
+        ChainCRF(**PARAMETERS).fit(train.X, partial).distribution(test.X).certify()
     with pytest.raises(ValueError, match="y has missing labels"):
-        crf.score_bounds(test.X, [[None, *y[1:]] for y in test.y])
+        crf.distribution(test.X).score_bounds([[None, *y[1:]] for y in test.y])
     crf.save(tmp_path / "single.kcrf", dtype="float32")
     with pytest.raises(ValueError, match="rounded to single precision"):
-        load(tmp_path / "single.kcrf").certify(test.X)
+        load(tmp_path / "single.kcrf").distribution(test.X).certify()
     crf.save(tmp_path / "double.kcrf")
-    again = load(tmp_path / "double.kcrf").certify(test.X)
-    np.testing.assert_array_equal(np.concatenate(again.margins), np.concatenate(crf.certify(test.X).margins))
+    again = load(tmp_path / "double.kcrf").distribution(test.X).certify()
+    np.testing.assert_array_equal(
+        np.concatenate(again.margins), np.concatenate(crf.distribution(test.X).certify().margins)
+    )
     load(tmp_path / "single.kcrf").save(tmp_path / "again.kcrf")
     with pytest.raises(ValueError, match="rounded to single precision"):
-        load(tmp_path / "again.kcrf").certify(test.X)
+        load(tmp_path / "again.kcrf").distribution(test.X).certify()
 
 
 def test_single_precision_certifies_less_and_nothing_wrongly(data):
     train, test = data
     single = ChainCRF(**PARAMETERS, tol=1e-4).fit([x.astype(np.float32) for x in train.X], train.y)
-    found = single.certify([x.astype(np.float32) for x in test.X])
+    found = single.distribution([x.astype(np.float32) for x in test.X]).certify()
     exact = ChainCRF(**PARAMETERS, solver="newton-cg", tol=1e-9).fit(train.X, train.y)
     for labels, own, sure in zip(found.labels, exact.predict(test.X), found.tokens, strict=True):
         assert (labels == own)[sure].all()
@@ -153,7 +155,7 @@ def test_margins_cover_the_rounding_of_transitions_to_single_precision(data):
     train, test = data
     crf = ChainCRF("linear", C=10.0).fit(train.X, train.y)
     X = [np.zeros_like(x) for x in test.X]  # the scores of tokens are exact
-    rough, fine = crf.certify([x.astype(np.float32) for x in X]), crf.certify(X)
+    rough, fine = crf.distribution([x.astype(np.float32) for x in X]).certify(), crf.distribution(X).certify()
     eps, largest = np.finfo(np.float32).eps, np.abs(crf.transitions_).max()
     for a, b in zip(rough.margins, fine.margins, strict=True):
         assert (a < b - eps * len(a) * largest).all()
@@ -164,7 +166,7 @@ def test_bounds_of_a_labelling_that_constraints_forbid_are_infinite():
     y = [["O", "B-X", "I-X"], ["B-X", "O", "O"], ["O", "O", "O"]]
     crf = ChainCRF("linear", C=10.0, constraints="BIO").fit(X, y)
     y[0] = ["O", "I-X", "O"]
-    assert crf.score_bounds(X, y).log_loss == (np.inf, np.inf)
+    assert crf.distribution(X).score_bounds(y).log_loss == (np.inf, np.inf)
     y[0] = ["O", "I-X", None]
     log_p = crf.log_prob(X, y)
     assert log_p[0] == -np.inf

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from kernelcrf import ChainCRF
-from kernelcrf.answers.f1_decoding import f1_labels
+from kernelcrf.answers.f1_spans import f1_labels
 from kernelcrf.answers.spans import PredictedSpan, probable_spans, right_spans, span_probabilities
 from kernelcrf.datasets import make_sequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.metrics import Span, spans
-from kernelcrf.models.chain_distribution import ChainDistribution
+from kernelcrf.models.chain_field import ChainField
 from kernelcrf.readers.constraints import legal_labelings
 from kernelcrf.readers.spans import span_rules
 
@@ -34,7 +34,7 @@ def draw(scheme, seed=0, tied=False, constraints=False, lengths=LENGTHS):
     w = rng.normal(scale=1.5, size=(L, L) if tied else (chains.n_nodes, L, L))
     if constraints:
         s, w = legal_labelings(scheme, LABELS[scheme]).impose(chains, s, w)
-    return ChainDistribution(s, w, chains)
+    return ChainField(s, w, chains)
 
 
 def labellings(found, i, classes):
@@ -131,7 +131,7 @@ def test_f1_decoding_maximises_the_expected_f1(seed):
 def test_f1_decoding_falls_back_to_the_likeliest_labelling_if_constraints_forbid_its_spans():
     found = draw("IOB2", lengths=(3,))
     w = np.where(np.eye(5, dtype=bool), 0.0, -np.inf)  # all labels of a sequence are equal
-    stuck = ChainDistribution(found.s, w, found.chains)
+    stuck = ChainField(found.s, w, found.chains)
     rules = span_rules(LABELS["IOB2"], "lenient")
     np.testing.assert_array_equal(f1_labels(stuck, rules), stuck.best())
 
@@ -145,21 +145,21 @@ def tagger():
 
 def test_predict_spans_returns_the_spans_of_the_predicted_labels(tagger):
     crf, data = tagger
-    found = crf.predict_spans(data.X)
+    found = crf.distribution(data.X).spans()
     labels = crf.predict(data.X)
     assert [[span[:3] for span in own] for own in found] == [[tuple(span) for span in spans(y)] for y in labels]
     given = [[span[:3] for span in own] for own in found]
-    for own, p in zip(found, crf.span_marginals(data.X, given), strict=True):
+    for own, p in zip(found, crf.distribution(data.X).span_marginals(given), strict=True):
         np.testing.assert_allclose([span.probability for span in own], p, atol=1e-14)
-    strict = crf.predict_spans(data.X, scheme="IOB2")
+    strict = crf.distribution(data.X).spans(scheme="IOB2")
     assert [[span[:3] for span in own] for own in strict] == [list(spans(y, "IOB2")) for y in labels]
     flat = np.concatenate(data.X)
-    assert crf.predict_spans(flat, [len(x) for x in data.X]) == found
-    table = crf.span_table(data.X, threshold=0.5)
+    assert crf.distribution(flat, [len(x) for x in data.X]).spans() == found
+    table = crf.distribution(data.X).span_table(threshold=0.5)
     assert list(table) == ["sequence", "start", "end", "label", "probability", "certified"]
     assert (table.probability >= 0.5).all()
-    assert all(own == sorted(own) for own in crf.predict_spans(data.X, threshold=0.1))
-    for own in crf.predict_spans(data.X, n_best=3):
+    assert all(own == sorted(own) for own in crf.distribution(data.X).spans(threshold=0.1))
+    for own in crf.distribution(data.X).spans(n_best=3):
         p = [span.probability for span in own]
         assert len(p) == 3
         assert p == sorted(p, reverse=True)
@@ -167,7 +167,7 @@ def test_predict_spans_returns_the_spans_of_the_predicted_labels(tagger):
 
 def test_single_precision_gives_the_same_probabilities(tagger):
     crf, data = tagger
-    own, single = crf.predict_spans(data.X), crf.predict_spans([x.astype(np.float32) for x in data.X])
+    own, single = crf.distribution(data.X).spans(), crf.distribution([x.astype(np.float32) for x in data.X]).spans()
     assert [[span[:3] for span in spans] for spans in own] == [[span[:3] for span in spans] for spans in single]
     p, q = ([span.probability for spans in both for span in spans] for both in (own, single))
     np.testing.assert_allclose(p, q, atol=1e-4)
@@ -176,7 +176,7 @@ def test_single_precision_gives_the_same_probabilities(tagger):
 def test_labels_that_are_not_tags_are_read_as_runs():
     data = make_sequences(20, random_state=0)
     crf = ChainCRF(n_components=20, random_state=0).fit(data.X, data.y)
-    found = crf.predict_spans(data.X)
+    found = crf.distribution(data.X).spans()
     assert [[span[:3] for span in own] for own in found] == [spans(y.tolist(), "runs") for y in crf.predict(data.X)]
     assert spans([2, 2, 1], "runs") == [Span(0, 2, 2), Span(2, 3, 1)]
     assert spans([], "runs") == []
@@ -185,16 +185,31 @@ def test_labels_that_are_not_tags_are_read_as_runs():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda crf, X: crf.predict_spans(X, scheme="IOE"), "scheme='IOE': expected .*BMES"),
-        (lambda crf, X: crf.predict_spans(X, scheme="BMES"), "classes_ has the tag 'I-A'.*scheme='BMES'"),
-        (lambda crf, X: crf.predict_spans(X, threshold=2), "threshold=2: expected a finite number >= 0 and <= 1"),
-        (lambda crf, X: crf.predict_spans(X, n_best=0), "n_best=0: expected an integer >= 1"),
-        (lambda crf, X: crf.span_marginals(X, []), "spans has 0 lists: expected one list of spans per sequence, 2"),
-        (lambda crf, X: crf.span_marginals(X, [[(0, 1)], []]), r"spans\[0\] has \(0, 1\): expected tuples"),
-        (lambda crf, X: crf.span_marginals(X, [[], [(1, 1, "A")]]), r"spans\[1\] has the span .*0 <= start < end"),
-        (lambda crf, X: crf.span_marginals(X, [[(0.5, 1, "A")], []]), r"spans\[0\] has the span .*expected integers"),
-        (lambda crf, X: crf.span_marginals(X, [[(0, 1, "B-A")], []]), r"spans\[0\] has the label 'B-A'.*without the"),
-        (lambda crf, X: crf.decode(X, where="x"), "where='x': expected None or a function"),
+        (lambda crf, X: crf.distribution(X).spans(scheme="IOE"), "scheme='IOE': expected .*BMES"),
+        (lambda crf, X: crf.distribution(X).spans(scheme="BMES"), "classes_ has the tag 'I-A'.*scheme='BMES'"),
+        (lambda crf, X: crf.distribution(X).spans(threshold=2), "threshold=2: expected a finite number >= 0 and <= 1"),
+        (lambda crf, X: crf.distribution(X).spans(n_best=0), "n_best=0: expected an integer >= 1"),
+        (
+            lambda crf, X: crf.distribution(X).span_marginals([]),
+            "spans has 0 lists: expected one list of spans per sequence, 2",
+        ),
+        (
+            lambda crf, X: crf.distribution(X).span_marginals([[(0, 1)], []]),
+            r"spans\[0\] has \(0, 1\): expected tuples",
+        ),
+        (
+            lambda crf, X: crf.distribution(X).span_marginals([[], [(1, 1, "A")]]),
+            r"spans\[1\] has the span .*0 <= start < end",
+        ),
+        (
+            lambda crf, X: crf.distribution(X).span_marginals([[(0.5, 1, "A")], []]),
+            r"spans\[0\] has the span .*expected integers",
+        ),
+        (
+            lambda crf, X: crf.distribution(X).span_marginals([[(0, 1, "B-A")], []]),
+            r"spans\[0\] has the label 'B-A'.*without the",
+        ),
+        (lambda crf, X: crf.distribution(X).k_best(where="x"), "where='x': expected None or a function"),
     ],
 )
 def test_errors_about_spans(tagger, call, message):
@@ -212,7 +227,7 @@ def test_f1_decoding_is_for_tags_only(tagger):
     labels = crf.predict(data.X)
     assert [list(y) for y in labels] != [["O"] * len(y) for y in labels]
     assert crf.score(data.X, labels) == 1.0
-    assert [[s[:3] for s in own] for own in crf.predict_spans(data.X)] == [spans(y) for y in labels]
+    assert [[s[:3] for s in own] for own in crf.distribution(data.X).spans()] == [spans(y) for y in labels]
     assert crf.explain(data.X[0], 0).label == crf.predict(data.X[:1])[0][0]
 
 
@@ -224,13 +239,13 @@ def test_accepted_labellings_are_the_likeliest_that_the_function_accepts(tagger)
         runs = spans(labels.tolist(), "runs")
         return len({run.label for run in runs}) == len(runs)
 
-    every = crf.decode(X, n_best=3**5)
+    every = crf.distribution(X).k_best(3**5)
     expected = [[(y.tolist(), p) for y, p in own if one_segment(y)][:4] for own in every]
-    found = [[(y.tolist(), p) for y, p in own] for own in crf.decode(X, n_best=4, where=one_segment)]
+    found = [[(y.tolist(), p) for y, p in own] for own in crf.distribution(X).k_best(4, where=one_segment)]
     assert found == expected
-    assert crf.decode(X, where=lambda y: False) == [[]] * 6
+    assert crf.distribution(X).k_best(where=lambda y: False) == [[]] * 6
     calls = []
-    crf.decode(X[:1], where=calls.append, max_tried=20)
+    crf.distribution(X[:1]).k_best(where=calls.append, max_tried=20)
     assert len(calls) == 20
 
 

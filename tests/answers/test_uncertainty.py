@@ -151,7 +151,7 @@ def test_a_file_keeps_the_posterior(model, train, tmp_path):
 
 def test_a_batch_is_uncertain_and_diverse(model):
     pool = make_sequences(80, random_state=5)
-    entropy = model.entropy(pool.X) / [len(x) for x in pool.X]
+    entropy = model.distribution(pool.X).entropy() / [len(x) for x in pool.X]
     for strategy in ("entropy", "margin", "information"):
         for cost in ("token", "sequence"):
             chosen = model.select_for_labelling(pool.X, 10, strategy, cost=cost, random_state=0)

@@ -394,7 +394,7 @@ class ChainProblem(KernelProblem):
         if not model.certificate_.is_certified:
             return
         X, n_tokens = self.X(self.rows), int(self.lengths.sum())
-        found, scores = model.certify(X, full=full), np.split(twin.phi @ optimum.z, twin.starts[1:])
+        found, scores = model.distribution(X).certify(full=full), np.split(twin.phi @ optimum.z, twin.starts[1:])
         index = {label: k for k, label in enumerate(self.classes)}
         for i, (sample, own) in enumerate(zip(twin.samples, scores, strict=True)):
             phi = twin.phi[twin.owner == i]
@@ -405,7 +405,7 @@ class ChainProblem(KernelProblem):
                 assert not sure or own[same].max() >= rival - reach, f"token {t} of sequence {i} is wrongly certified"
         if any(len(one) > 1 for sets in self.allowed for one in sets):
             return
-        bounds = model.score_bounds(X, self.y, full=full)
+        bounds = model.distribution(X).score_bounds(self.y, full=full)
         loss = twin.loss(optimum.z).sum() / n_tokens
         near = (
             1e-9

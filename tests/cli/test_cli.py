@@ -236,7 +236,7 @@ def test_marginals_and_labellings_that_come_next(folder):
     data = text_of([rows])
     found = run("tag", folder / "chunks.kcrf", "--marginals", "--n-best", 3, data=data).stdout.split("\n")
     cells = [line.split(" ") for line in found[:2]]
-    best = crf.decode(x, n_best=3)[0]
+    best = crf.distribution(x).k_best(3)[0]
     assert [cell[2:5] for cell in cells] == [[str(labels[t]) for labels, _ in best] for t in (0, 1)]
     pairs = [dict(cell.rsplit(":", 1) for cell in row[5:]) for row in cells]
     for pair, expected in zip(pairs, crf.predict_marginals(x)[0], strict=True):
@@ -251,7 +251,7 @@ def test_marginals_and_labellings_that_come_next(folder):
 def test_spans_are_written_as_json(folder):
     crf, rows = kernelcrf.load(folder / "chunks.kcrf"), [["the", "P"], ["dog", "P"]]
     found = json.loads(run("tag", folder / "chunks.kcrf", "--spans", data=text_of([rows])).stdout)
-    expected = crf.predict_spans(default_templates(2).features([rows]))[0]
+    expected = crf.distribution(default_templates(2).features([rows])).spans()[0]
     assert [tuple(span.values())[:3] for span in found["spans"]] == [span[:3] for span in expected]
     assert [span["probability"] for span in found["spans"]] == pytest.approx(
         [s.probability for s in expected], abs=1e-6

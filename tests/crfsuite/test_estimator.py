@@ -375,6 +375,6 @@ def test_spans_are_those_of_the_model_underneath():
     assert (span.start, span.end, span.label) == (1, 3, "LOC")
     assert (other.start, other.end, other.label) == (0, 1, "LOC")
     for options in ({}, {"scheme": "IOB2", "threshold": 0.01}, {"n_best": 2}, {"certify": True}):
-        assert crf.predict_spans(X, **options) == crf.crf_.predict_spans(X, **options)
+        assert crf.predict_spans(X, **options) == crf.crf_.distribution(X).spans(**options)
     with pytest.raises(ParameterError, match="threshold"):
         crf.predict_spans(X, threshold=2)

@@ -177,11 +177,11 @@ def test_a_loaded_model_has_all_answers_of_a_chain_crf(tmp_path):
     X, y = data(9)
     crf = kernelcrf.load(trained(tmp_path / "a.crfsuite", X, y))
     x = X[:1]
-    ((labels, log_p),) = crf.decode(x, n_best=1)[0]
+    ((labels, log_p),) = crf.distribution(x).k_best(1)[0]
     assert labels.tolist() == crf.predict(x)[0].tolist()
     assert crf.log_prob(x, [labels]) == pytest.approx([log_p])
-    assert crf.sample(x, 3, random_state=0)[0].shape == (3, len(x[0]))
-    assert (crf.entropy(X) >= 0).all()
+    assert crf.distribution(x).sample(3, random_state=0)[0].shape == (3, len(x[0]))
+    assert (crf.distribution(X).entropy() >= 0).all()
     assert crf.explain(x[0], 0).label == labels[0]
     assert set(crf.top_features(2)["label"]) == set(crf.classes_)
     assert crf.transition_table().shape == (3, 3)

@@ -50,7 +50,7 @@ def test_spacy(tmp_path, monkeypatch, capsys):
         ("Oslo", "PLACE"),
         ("New York", "PLACE"),
     ]
-    spans = loaded.get_pipe("crf_entities").crf.predict_spans([names["features"](doc)])[0]
+    spans = loaded.get_pipe("crf_entities").crf.distribution([names["features"](doc)]).spans()[0]
     assert [entity._.probability for entity in doc.ents] == [span.probability for span in spans]
     assert not empty.ents
     least = spans[0].probability + 1e-9
@@ -142,7 +142,7 @@ def test_sktime(capsys):
     predicted = crf.predict(X)
     series = names["to_series"](predicted, index)
     np.testing.assert_array_equal(series.loc[3], predicted[3])
-    for spans, labels in zip(crf.predict_spans(X), predicted, strict=True):
+    for spans, labels in zip(crf.distribution(X).spans(), predicted, strict=True):
         segments = names["to_segments"](spans)[["ilocs", "labels"]]
         dense = BaseDetector.sparse_to_dense(segments, index=range(len(labels)))
         np.testing.assert_array_equal(dense.to_numpy().ravel(), labels)
@@ -189,7 +189,7 @@ def test_fastapi(tmp_path, monkeypatch, capsys):
         running.should_exit = True
         thread.join(30)
     assert status == 200
-    for found, expected in zip(answer, crf.predict_spans(data.X), strict=True):
+    for found, expected in zip(answer, crf.distribution(data.X).spans(), strict=True):
         assert [(s["start"], s["end"], s["label"]) for s in found] == [(s.start, s.end, s.label) for s in expected]
         assert [s["probability"] for s in found] == pytest.approx([s.probability for s in expected])
     assert wrong == 422

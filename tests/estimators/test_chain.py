@@ -54,8 +54,8 @@ def test_what_each_method_returns_is_consistent(model, test):
     predicted, proba = model.predict(X), model.predict_proba(X)
     assert [p.shape for p in proba] == [(len(x), 3) for x in X]
     np.testing.assert_allclose(np.concatenate(proba).sum(axis=1), 1, rtol=1e-12)
-    best = model.decode(X, n_best=3)
-    edges = model.edge_marginals(X)
+    best = model.distribution(X).k_best(3)
+    edges = model.distribution(X).edge_marginals()
     for i, labels in enumerate(predicted):
         np.testing.assert_array_equal(best[i][0][0], labels)
         assert model.log_prob([X[i]], [labels])[0] == pytest.approx(best[i][0][1], abs=1e-9)
@@ -63,11 +63,11 @@ def test_what_each_method_returns_is_consistent(model, test):
     marginals = model.predict_marginals(X)
     assert marginals[0][0] == dict(zip([0, 1, 2], proba[0][0].tolist(), strict=True))
     assert (model.log_prob(X, y) <= 0).all()
-    assert (model.entropy(X) >= 0).all()
-    draws = model.sample(X, 500, random_state=0)
+    assert (model.distribution(X).entropy() >= 0).all()
+    draws = model.distribution(X).sample(500, random_state=0)
     frequency = np.stack([(draws[0] == label).mean(axis=0) for label in model.classes_], axis=1)
     np.testing.assert_allclose(frequency, proba[0], atol=0.1)
-    np.testing.assert_array_equal(draws[3], model.sample(X, 500, random_state=0)[3])
+    np.testing.assert_array_equal(draws[3], model.distribution(X).sample(500, random_state=0)[3])
     by_marginals = pickle.loads(pickle.dumps(model)).set_params(decoding="marginal")
     for labels, p in zip(by_marginals.predict(X), proba, strict=True):
         np.testing.assert_array_equal(labels, p.argmax(axis=1))
@@ -187,8 +187,8 @@ def test_constraints_are_never_broken():
     model = ChainCRF(constraints="BIO", n_components=20, C=0.1, random_state=0).fit(X, y)
     noise = [5 * rng.normal(size=(n, 3)) for n in rng.integers(1, 30, size=50)]
     labelings = model.predict(noise)
-    labelings += [y for best in model.decode(noise, 5) for y, _ in best]
-    labelings += [y for draws in model.sample(noise, 5, 0) for y in draws]
+    labelings += [y for best in model.distribution(noise).k_best(5) for y, _ in best]
+    labelings += [y for draws in model.distribution(noise).sample(5, 0) for y in draws]
     for labels in labelings:
         for before, label in zip(["O", *labels], labels, strict=False):
             assert label != "I" or before in "BI"
@@ -271,7 +271,7 @@ def test_a_fit_that_ends_early_warns_with_its_gap(train):
 def test_what_does_not_fit_is_refused(model, train):
     with pytest.raises(NotFittedError):
         ChainCRF(C=1.0).predict(train.X)
-    with pytest.raises(ValueError, match="decoding='best': expected 'viterbi', 'marginal' or 'f1'"):
+    with pytest.raises(ValueError, match="decoding='best': expected 'viterbi', 'marginal', 'f1' or a decoding rule"):
         ChainCRF(decoding="best", C=1.0).fit(train.X, train.y)
     with pytest.raises(ValueError, match="gamma='small'"):
         ChainCRF(gamma="small", C=1.0).fit(train.X, train.y)
@@ -298,7 +298,7 @@ def test_scores_are_features_times_weights(train, test, edge_kernel, dtype):
     """Prediction folds the basis into the weights; `coef_` and `edge_coef_` are those of the whitened features."""
     X, new = ([x.astype(dtype) for x in data.X[:40]] for data in (train, test))
     model = ChainCRF(n_components=30, edge_kernel=edge_kernel, random_state=0, C=1.0).fit(X, train.y[:40])
-    found = model.model_.distribution(new, None, LocalEngine())
+    found = model.model_.field(new, None, LocalEngine())
     s, w = found.s, found.w
     flat = np.concatenate(new)
     tolerance = 1e-10 if dtype == np.float64 else 1e-3
@@ -310,7 +310,7 @@ def test_scores_are_features_times_weights(train, test, edge_kernel, dtype):
         expected = expected + steps
     np.testing.assert_allclose(w, expected, atol=tolerance)
     again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.model_.distribution(new, None, LocalEngine()).s, s)
+    np.testing.assert_array_equal(again.model_.field(new, None, LocalEngine()).s, s)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
@@ -323,13 +323,13 @@ def test_feature_lists_are_scored_as_their_matrix(kernel, hash_features):
     model = ChainCRF(kernel, hash_features=hash_features, n_components=10, random_state=0, C=1.0).fit(X, y)
     new = [*X[:5], [], [["w=3"]], [["never", "seen"], ["w=3", "w=3"], []], [[]]]
     flat, chains = model.model_.reader.read(new)
-    s = model.model_.distribution(new, None, LocalEngine()).s
+    s = model.model_.field(new, None, LocalEngine()).s
     np.testing.assert_allclose(s, model.model_.maps["node"].transform(flat) @ model.coef_, atol=1e-10)
     together = model.predict(new)
     assert [len(labels) for labels in together] == [len(x) for x in new] == chains.lengths.tolist()
     for labels, x in zip(together, new, strict=True):
         np.testing.assert_array_equal(model.predict([x])[0], labels)
-    np.testing.assert_array_equal(model.model_.distribution(new, None, LocalEngine(2)).s, s)
+    np.testing.assert_array_equal(model.model_.field(new, None, LocalEngine(2)).s, s)
 
 
 def test_a_bar_shows_objective_and_gap_where_one_is_asked_for(capsys):

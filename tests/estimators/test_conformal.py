@@ -374,7 +374,7 @@ def test_calibration_data_that_cannot_be_used_are_refused_by_name(wrapper, case,
         (lambda crf: ConformalLabels(crf, control="most"), "control='most': expected 'all' or 'share'"),
         (lambda crf: ConformalLabels(object()), "a fitted estimator with the method predict_proba; such as ChainCRF"),
         (lambda crf: ConformalLabellings(crf, max_size=0), "max_size=0: expected an integer from 1"),
-        (lambda crf: ConformalLabellings(ChainCRF), "with the methods log_prob and decode"),
+        (lambda crf: ConformalLabellings(ChainCRF), "with the methods log_prob and distribution"),
         (lambda crf: ConformalLabellings(TemperatureScaling(crf)), "for TemperatureScaling, pass its estimator_"),
     ],
 )
@@ -418,7 +418,7 @@ def tagger():
 def test_spans_miss_at_most_the_share_that_was_chosen(tagger):
     X, y = sentences(900, 1)
     true = [spans(tags) for tags in y]
-    own = [1 - p for p in tagger.span_marginals(X, true)]
+    own = [1 - p for p in tagger.distribution(X).span_marginals(true)]
     counted = np.flatnonzero([len(one) > 0 for one in true])
     assert len(counted) < 900
     rng, missed = np.random.default_rng(0), []
@@ -443,7 +443,7 @@ def test_spans_miss_at_most_the_share_that_was_chosen(tagger):
 
 def test_spans_have_groups_missing_labels_and_full_sets(tagger):
     X, y = sentences(60, 2)
-    scores = [1 - p for p in tagger.span_marginals(X, [spans(tags) for tags in y])]
+    scores = [1 - p for p in tagger.distribution(X).span_marginals([spans(tags) for tags in y])]
     sets = ConformalSpans(tagger, confidence_level=0.7).conformalize(X, y, groups=np.arange(60) // 3)
     grouped = [one for k in range(20) if len(one := np.concatenate(scores[3 * k : 3 * k + 3]))]
     candidates, n = {0.0, *np.concatenate(scores).tolist()}, len(grouped)
@@ -473,7 +473,7 @@ def test_spans_that_cannot_be_calibrated_are_refused_by_name(tagger):
         ConformalSpans(tagger).conformalize(X[:1], [["B-C", *y[0][1:]]])
     with pytest.raises(ValueError, match="scheme='BOI': expected 'lenient'"):
         ConformalSpans(tagger, scheme="BOI").conformalize(X, y)
-    with pytest.raises(ValueError, match="with the methods predict_spans and span_marginals"):
+    with pytest.raises(ValueError, match="expected a fitted ChainCRF, SegmentCRF or ChainOver"):
         ConformalSpans(KernelClassifier()).conformalize(X, y)
     illegal = [["I-A"] * len(x) for x in X]
     with pytest.raises(ValueError, match="y has 60 labellings or spans of probability 0"):

@@ -106,7 +106,7 @@ def test_scores_that_overflow_are_refused(form):
     X, y = cases.plain()
     model = ChainCRF("linear", C=1.0).fit(form(X), y)
     far = form([x * 1e200 for x in X])
-    for ask in (model.predict, model.predict_proba, model.entropy, model.decode):
+    for ask in (model.predict, model.predict_proba, model.distribution):
         with pytest.raises(ValueError, match=r"row 0 of the inputs has the score .*expected inputs on"):
             ask(far)
 

@@ -87,8 +87,8 @@ def test_sequences_are_chains():
         np.testing.assert_allclose(a, b, atol=1e-4)
     for a, b in zip(graph.predict(X_test), chain.predict(test), strict=True):
         np.testing.assert_array_equal(a, b)
-    np.testing.assert_allclose(graph.entropy(X_test), chain.entropy(test), atol=1e-3)
-    (graph_best,), (chain_best,) = graph.decode(X_test[:1], 3), chain.decode(test[:1], 3)
+    np.testing.assert_allclose(graph.distribution(X_test).entropy(), chain.distribution(test).entropy(), atol=1e-3)
+    (graph_best,), (chain_best,) = graph.distribution(X_test[:1]).k_best(3), chain.distribution(test[:1]).k_best(3)
     for (a, p), (b, q) in zip(graph_best, chain_best, strict=True):
         np.testing.assert_array_equal(a, b)
         assert p == pytest.approx(q, abs=1e-3)
@@ -182,7 +182,7 @@ def test_samples_come_from_the_model():
     X, y = images(0, 20, side=3)
     model = GraphCRF("linear", random_state=0).fit(X, y)
     p = model.predict_proba(X[:2])
-    draws = model.sample(X[:2], 4000, random_state=0)
+    draws = model.distribution(X[:2]).sample(4000, random_state=0)
     assert draws[0].shape == (4000, 9)
     for own, marginals in zip(draws, p, strict=True):
         assert np.abs(own.mean(axis=0) - marginals[:, 1]).max() < 0.05
@@ -219,8 +219,8 @@ def test_what_does_not_fit_is_refused_by_name():
     model = GraphCRF("linear", inference="gibbs").fit(X, y)
     with pytest.raises(ValueError, match="log_prob is not available with inference='gibbs'"):
         model.log_prob(X, y)
-    with pytest.raises(ValueError, match="decode is not available with inference='gibbs'"):
-        model.decode(X)
+    with pytest.raises(ValueError, match="k_best is not available with inference='gibbs'"):
+        model.distribution(X).k_best()
     with pytest.raises(ValueError, match="expected 2, as in training"):
         model.predict([(np.zeros((2, 3)), [[0, 1]])])
 
@@ -232,12 +232,12 @@ def test_graphs_without_edges_or_nodes(edge_kernel):
     X = [(rng.normal(size=(3, 2)), triangle), (rng.normal(size=(1, 2)), nothing), (np.empty((0, 2)), nothing)] * 4
     y = [rng.integers(2, size=len(x)) for x, _ in X]
     model = GraphCRF(edge_kernel=edge_kernel, random_state=0).fit(X, y)
-    ranked = model.decode(X, 2)
+    ranked = model.distribution(X).k_best(2)
     assert [len(labels) for ((labels, _), *_) in ranked] == [3, 1, 0] * 4
     for one, own in zip(model.predict(X), ranked, strict=True):
         np.testing.assert_array_equal(one, own[0][0])
     np.testing.assert_allclose([own[0][1] for own in ranked], model.log_prob(X, model.predict(X)), atol=1e-9)
-    assert model.log_prob(X, y)[2] == model.entropy(X)[11] == 0
+    assert model.log_prob(X, y)[2] == model.distribution(X).entropy()[11] == 0
     weighted = GraphCRF(edge_kernel=edge_kernel, random_state=0).fit(X, y, sample_weight=np.ones(12))
     np.testing.assert_allclose(weighted.edge_potentials_, model.edge_potentials_)
 
@@ -348,7 +348,7 @@ def test_a_graph_without_nodes_has_one_labelling(inference):
     nothing = [(np.empty((0, 2)), np.empty((0, 2), int))]
     assert [len(labels) for labels in model.predict(nothing)] == [0]
     assert model.predict_proba(nothing)[0].shape == (0, 2)
-    assert model.sample(nothing, 3, random_state=0)[0].shape == (3, 0)
+    assert model.distribution(nothing).sample(3, random_state=0)[0].shape == (3, 0)
 
 
 def test_graphs_without_node_features_are_refused():

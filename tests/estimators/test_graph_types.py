@@ -82,7 +82,7 @@ def test_objective_and_probabilities_equal_enumeration(same, edge_kernel):
     assert model.certificate_.objective == pytest.approx(penalty - sum(losses), rel=1e-9)
     np.testing.assert_allclose(model.log_prob(X, y), losses, rtol=1e-9)
     entropies = [-np.sum(np.exp(log_p) * log_p) for log_p in all_log_p]
-    np.testing.assert_allclose(model.entropy(X), entropies, rtol=1e-9)
+    np.testing.assert_allclose(model.distribution(X).entropy(), entropies, rtol=1e-9)
     for log_p, proba, best in zip(all_log_p, model.predict_proba(X), model.predict(X), strict=True):
         axes = range(log_p.ndim)
         expected = [np.exp(log_p).sum(axis=tuple(a for a in axes if a != v)) for v in axes]

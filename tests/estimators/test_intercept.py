@@ -84,7 +84,7 @@ def test_files_explanations_and_warm_starts_have_all_scores(kernel, tmp_path):
     first, inner = (crf.explain(DATA.X[0], t, n_terms=100) for t in (0, 1))
     assert {"intercept", "first token"} <= set(first.terms)
     assert "first token" not in inner.terms
-    distribution = crf.model_.distribution([DATA.X[0]], None, crf._engine)
+    distribution = crf.model_.field([DATA.X[0]], None, crf._engine)
     j = crf.classes_.tolist().index(first.label)
     assert first.contributions.sum() == pytest.approx(distribution.s[0, j] - distribution.s[0].mean())
     warm = again.set_params(warm_start=True, fit_intercept=False, boundaries=False).fit(DATA.X, DATA.y)

@@ -51,8 +51,8 @@ def test_probabilities_are_those_of_all_label_sets(structure, edge_kernel):
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-9)
     np.testing.assert_allclose(model.predict_proba(X[:5]), p @ sets, atol=1e-9)
     np.testing.assert_array_equal(model.predict(X[:5]), sets[p.argmax(axis=1)])
-    np.testing.assert_allclose(model.entropy(X[:5]), -(p * np.log(p)).sum(axis=1), atol=1e-9)
-    for row, ranked in zip(p, model.decode(X[:5], n_best=3), strict=True):
+    np.testing.assert_allclose(model.distribution(X[:5]).entropy(), -(p * np.log(p)).sum(axis=1), atol=1e-9)
+    for row, ranked in zip(p, model.distribution(X[:5]).k_best(3), strict=True):
         order = np.argsort(-row)[:3]
         np.testing.assert_array_equal([y for y, _ in ranked], sets[order])
         np.testing.assert_allclose([log_p for _, log_p in ranked], np.log(row[order]), atol=1e-9)
@@ -80,7 +80,7 @@ def test_decoding_by_marginals_takes_each_label_for_itself():
 def test_samples_have_the_probabilities_of_the_model():
     X, Y = labelled()
     model = MultiLabelCRF(structure="full", random_state=0).fit(X, Y)
-    draws = model.sample(X[:3], n_samples=20_000, random_state=1)
+    draws = model.distribution(X[:3]).sample(n_samples=20_000, random_state=1)
     assert draws.shape == (20_000, 3, 4)
     p = model.predict_proba(X[:3])
     assert np.abs(draws.mean(axis=0) - p).max() < 5 * np.sqrt(0.25 / 20_000)

@@ -24,6 +24,7 @@ from kernelcrf import (
     make_report,
 )
 from kernelcrf.answers.summary import summarise
+from kernelcrf.distributions import Distribution
 from kernelcrf.plotting import GapDisplay, LabelGraphDisplay, MarginalsDisplay, ReliabilityDisplay, TransitionsDisplay
 
 RNG = np.random.default_rng(0)
@@ -33,7 +34,6 @@ SETS = np.column_stack((CLASSES, CLASSES ^ (RNG.random(40) < 0.2), ROWS[:, 1] > 
 GRAPHS = [(ROWS[4 * i : 4 * i + 4], [[0, 1], [1, 2], [2, 3], [3, 0]]) for i in range(10)]
 SEQUENCES = np.split(ROWS, 10)
 TABLE = np.column_stack((SETS, RNG.integers(3, size=40)))
-SPANS = [[(0, 2, "a")]] * 10
 
 
 def named(names, y=CLASSES):
@@ -51,7 +51,7 @@ CASES = {
     "MultiLabelCRF": (MultiLabelCRF(**PARAMETERS), ROWS, SETS, sp.csr_array(1 - SETS)),
     "MarkovNetwork": (MarkovNetwork(laplace=True), TABLE, None, None),
 }
-ARGUMENTS = {"spans": SPANS, "k": 2, "x": SEQUENCES[0], "t": 1, "X_pool": SEQUENCES, "random_state": 0, "n_samples": 3}
+ARGUMENTS = {"k": 2, "x": SEQUENCES[0], "t": 1, "X_pool": SEQUENCES, "random_state": 0, "n_samples": 3}
 NOT_ANSWERS = {"fit", "set_params", "get_params", "save", "from_arrays", "from_crfsuite", "get_metadata_routing"}
 NOT_ANSWERS |= {"set_fit_request", "set_score_request", "set_predict_request", "set_predict_proba_request"}
 
@@ -82,7 +82,10 @@ def ask(estimator, method, name):
     function = getattr(estimator, method)
     given = inspect.signature(function).parameters
     needed = {own: known[own] for own, p in given.items() if own in known and (p.default is p.empty or own != "y")}
-    return function(**needed)
+    result = function(**needed)
+    if isinstance(result, Distribution):
+        return result.marginals(), result.entropy(), result.decode(), result.k_best(2)
+    return result
 
 
 def exchanged(estimator, other):
@@ -146,8 +149,8 @@ def test_attributes_are_those_of_the_model_that_is_read_first(name):
 @pytest.mark.parametrize("certify", [False, True])
 def test_spans_and_their_certificates_are_those_of_one_model(certify):
     estimator, other = fits("ChainCRF")
-    found = exchanged(estimator, other).predict_spans(SEQUENCES, certify=certify)
-    assert found == estimator.predict_spans(SEQUENCES, certify=certify)
+    found = exchanged(estimator, other).distribution(SEQUENCES).spans(certify=certify)
+    assert found == estimator.distribution(SEQUENCES).spans(certify=certify)
 
 
 def refitted():
@@ -162,7 +165,7 @@ def refitted():
 
         return method
 
-    names = "predict", "predict_proba", "decode", "log_prob", "predict_spans", "span_marginals"
+    names = "predict", "predict_proba", "log_prob", "distribution"
     answers = {name: exchanging(getattr(ChainCRF, name)) for name in names}
     attributes = {name: property(exchanging(lambda own, name=name: getattr(own.model_, PATHS[name]))) for name in PATHS}
     found = object.__new__(type("ChainCRF", (ChainCRF,), answers | attributes))
@@ -214,7 +217,7 @@ def chains_over():
     return [ChainOver(LogisticRegression(), cv=2).fit(SEQUENCES, y) for y in (FIRST, SECOND)]
 
 
-@pytest.mark.parametrize("method", ["predict", "predict_proba", "log_prob", "score", "transform"])
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "log_prob", "score", "transform", "distribution"])
 def test_a_chain_over_a_classifier_answers_by_one_model(method, chains_over):
     name = "ChainCRF"
     first, second = chains_over

@@ -227,7 +227,7 @@ def test_landmarks_stay_and_new_ones_join():
     every = ChainCRF(prior=old, n_components=None, certify_full=True, tol=1e-6).fit(b.X[:3], b.y[:3])
     assert every.certificate_.gap_full <= 1.1e-6 * every.certificate_.objective
     assert len(every.landmarks_) <= 20 + sum(map(len, b.X[:3]))
-    assert every.certify(b.X[:3]).tokens[0].shape == b.y[0].shape
+    assert every.distribution(b.X[:3]).certify().tokens[0].shape == b.y[0].shape
 
 
 def test_landmarks_of_a_growing_vocabulary():
@@ -377,7 +377,7 @@ def test_the_diagonal_of_steps_is_the_sum_over_tokens(kernel):
     settings = {"n_components": 5, "label_kernel": kernel, "laplace": "diagonal", "random_state": 0}
     crf = ChainCRF("rbf", C=2.0, edge_kernel="rbf", **settings).fit(data.X, data.y)
     known = crf.model_.layout.split(information(crf.model_.layout, crf.model_.laplace.posterior))
-    q = crf.edge_marginals(data.X)
+    q = crf.distribution(data.X).edge_marginals()
     variances = np.concatenate([one * (1 - one) for one in q])
     np.testing.assert_allclose(known["edge"].ravel(), variances.sum(axis=0).ravel(), rtol=1e-8)
     F = crf.model_.maps["steps"].transform(np.vstack(data.X))
@@ -393,10 +393,10 @@ def test_certified_labels_are_those_of_the_optimum(posterior):
     n_certified = []
     for tol in (1e-2, 1e-6):
         rough, exact = (ChainCRF(prior=old, tol=own, **settings).fit(b.X, b.y) for own in (tol, 1e-10))
-        found, labels = rough.certify(a.X), np.concatenate(exact.predict(a.X))
+        found, labels = rough.distribution(a.X).certify(), np.concatenate(exact.predict(a.X))
         sure = np.concatenate(found.tokens)
         assert (np.concatenate(found.labels)[sure] == labels[sure]).all()
-        low, high = rough.score_bounds(a.X, a.y).accuracy
+        low, high = rough.distribution(a.X).score_bounds(a.y).accuracy
         assert low <= exact.score(a.X, a.y) <= high
         n_certified.append(int(sure.sum()))
     assert n_certified[0] <= n_certified[1]

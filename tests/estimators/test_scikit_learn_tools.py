@@ -110,9 +110,9 @@ def test_what_is_predicted_is_a_list(data, crf):
         model.predict(X[:5]),
         model.predict_proba(X[:5]),
         model.predict_marginals(X[:5]),
-        model.edge_marginals(X[:5]),
-        model.decode(X[:5], 2),
-        model.sample(X[:5], 2, random_state=0),
+        model.distribution(X[:5]).edge_marginals(),
+        model.distribution(X[:5]).k_best(2),
+        model.distribution(X[:5]).sample(2, random_state=0),
     ):
         assert isinstance(result, list)
         assert repr(result) == repr(list(result))

@@ -46,7 +46,7 @@ def test_durations_without_scores_and_a_tail_from_the_first_token_are_a_chain(ke
     np.testing.assert_allclose(np.vstack(found.predict_proba(X)), np.vstack(chain.predict_proba(X)), atol=1e-4)
     np.testing.assert_allclose(found.tail_scores_, np.diagonal(chain.transitions_), atol=1e-3)
     np.testing.assert_allclose(found.log_prob(X, Y), chain.log_prob(X, Y), atol=1e-3)
-    np.testing.assert_allclose(found.entropy(X), chain.entropy(X), atol=1e-3)
+    np.testing.assert_allclose(found.distribution(X).entropy(), chain.distribution(X).entropy(), atol=1e-3)
 
 
 def test_segments_of_one_token_are_a_chain():
@@ -89,20 +89,20 @@ def test_all_answers_agree_with_the_probabilities_of_all_labellings(fitted):
     np.testing.assert_allclose(fitted.predict_proba(x)[0], expected, atol=1e-10)
     best = np.argsort(-p, kind="stable")
     np.testing.assert_array_equal(fitted.predict(x)[0], every[best[0]])
-    ranked = fitted.decode(x, 5)[0]
+    ranked = fitted.distribution(x).k_best(5)[0]
     np.testing.assert_allclose([own for _, own in ranked], log_p[best[: len(ranked)]], atol=1e-10)
-    assert fitted.entropy(x)[0] == pytest.approx(-(p[p > 0] * np.log(p[p > 0])).sum(), abs=1e-9)
-    for span in fitted.predict_spans(x, threshold=0.01)[0]:
+    assert fitted.distribution(x).entropy()[0] == pytest.approx(-(p[p > 0] * np.log(p[p > 0])).sum(), abs=1e-9)
+    for span in fitted.distribution(x).spans(threshold=0.01)[0]:
         inside = [set(own[span.start : span.end]) == {span.label} for own in every]
         before = [span.start == 0 or own[span.start - 1] != span.label for own in every]
         after = [span.end == 6 or own[span.end] != span.label for own in every]
         assert span.probability == pytest.approx(p[np.array(inside) & before & after].sum(), abs=1e-10)
-        given = fitted.span_marginals(x, [[span[:3]]])[0]
+        given = fitted.distribution(x).span_marginals([[span[:3]]])[0]
         assert given == pytest.approx([span.probability])
     missing = [[None, None, 1, None, None, None]]
     known = np.array([own[2] == 1 for own in every])
     assert fitted.log_prob(x, missing)[0] == pytest.approx(np.log(p[known].sum()), abs=1e-10)
-    draws = fitted.sample(x, 3000, random_state=0)[0]
+    draws = fitted.distribution(x).sample(3000, random_state=0)[0]
     np.testing.assert_allclose((draws == 1).mean(axis=0), fitted.predict_proba(x)[0][:, 1], atol=0.05)
     why = fitted.explain(x[0], 2, label=1)
     assert why.p == pytest.approx(p[known].sum(), abs=1e-10)
@@ -121,11 +121,11 @@ def test_a_file_restores_the_model(fitted, tmp_path):
 
 
 def test_spans_of_the_likeliest_segmentation_have_its_labels(fitted):
-    for found, labels in zip(fitted.predict_spans(X), fitted.predict(X), strict=True):
+    for found, labels in zip(fitted.distribution(X).spans(), fitted.predict(X), strict=True):
         assert [label for span in found for label in [span.label] * (span.end - span.start)] == labels.tolist()
         assert all(0 <= span.probability <= 1 for span in found)
-    best = fitted.predict_spans(X, n_best=2)
-    every = fitted.predict_spans(X, threshold=0.001)
+    best = fitted.distribution(X).spans(n_best=2)
+    every = fitted.distribution(X).spans(threshold=0.001)
     for few, many in zip(best, every, strict=True):
         top = sorted((span.probability for span in many), reverse=True)[:2]
         assert [span.probability for span in few] == pytest.approx(top)
@@ -158,7 +158,7 @@ def test_tags_are_read_and_predicted_as_segments():
     crf = SegmentCRF(C=100.0).fit(WORDS, TAGS)
     assert crf.segment_labels_ == ["LOC", "PER", "O"]
     assert [own.tolist() for own in crf.predict(WORDS)] == TAGS
-    spans = [[(span.start, span.end, span.label) for span in own] for own in crf.predict_spans(WORDS)]
+    spans = [[(span.start, span.end, span.label) for span in own] for own in crf.distribution(WORDS).spans()]
     assert spans == [[(3, 5, "PER")], [(0, 1, "PER"), (1, 2, "PER"), (3, 4, "PER")], [(1, 4, "LOC")]]
     same = SegmentCRF(C=100.0).fit(WORDS, spans)
     np.testing.assert_array_equal(same.predict_proba(WORDS)[0], crf.predict_proba(WORDS)[0])

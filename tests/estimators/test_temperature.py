@@ -30,7 +30,7 @@ def test_a_temperature_is_that_of_the_greatest_likelihood_and_keeps_the_structur
     _, held, test = data
     scaled = TemperatureScaling(sharp).fit(held.X, held.y)
     assert scaled.temperature_ > 1.2
-    found = sharp.model_.distribution(held.X, None, LocalEngine())
+    found = sharp.model_.field(held.X, None, LocalEngine())
     s, w, chains = found.s, found.w, found.chains
     labels = np.concatenate(held.y)
 
@@ -49,7 +49,7 @@ def test_a_temperature_is_that_of_the_greatest_likelihood_and_keeps_the_structur
     assert scaled.score(test.X, test.y) == sharp.score(test.X, test.y)
     # p(y|x) of the scaled model sums to one over all labelings of a sequence.
     short = [x[:3] for x in test.X[:4]]
-    total = [sum(np.exp(log_p) for _, log_p in best) for best in scaled.estimator_.decode(short, n_best=27)]
+    total = [sum(np.exp(log_p) for _, log_p in best) for best in scaled.estimator_.distribution(short).k_best(27)]
     np.testing.assert_allclose(total, 1.0)
 
 
@@ -65,7 +65,9 @@ def test_a_temperature_may_be_chosen_by_tokens_or_by_spans(sharp, data, likeliho
             return log_loss(y, model.predict_proba(X), model.classes_.tolist())
         true = [set(spans(own.tolist(), "runs")) for own in y]
         found = [
-            (s.probability, s[:3] in own) for own, row in zip(true, model.predict_spans(X), strict=True) for s in row
+            (s.probability, s[:3] in own)
+            for own, row in zip(true, model.distribution(X).spans(), strict=True)
+            for s in row
         ]
         return -np.mean([np.log(p if right else 1 - p) for p, right in found])
 

@@ -141,7 +141,7 @@ def test_log_probabilities_are_those_of_models_fitted_without_the_sequence(data,
         again.fit(X, y, others)
         assert found.log_prob[i] == pytest.approx(again.log_prob(X[i : i + 1], y[i : i + 1])[0], abs=1e-3)
         # The refit has an error, too, for which `score_bounds` has bounds.
-        low, high = np.array(again.score_bounds(X[i : i + 1], y[i : i + 1]).log_loss) * len(y[i])
+        low, high = np.array(again.distribution(X[i : i + 1]).score_bounds(y[i : i + 1]).log_loss) * len(y[i])
         for one in (found, once):
             assert low - one.error[i] <= -one.log_prob[i] <= high + one.error[i]
 

@@ -69,7 +69,7 @@ def test_a_model_comes_back_from_its_arrays(kind, fits):
 def test_a_chain_distribution_is_that_of_enumeration(fits):
     crf = fits[ChainModel]
     short = [x[:3] for x in DATA.X[:4]]
-    found = crf.model_.distribution(short, None, ENGINE)
+    found = crf.model_.field(short, None, ENGINE)
     np.testing.assert_array_equal(found.marginals(), np.concatenate(crf.predict_proba(short)))
     s, w = found.s[:3], found.w
     scores = {
@@ -85,7 +85,7 @@ def test_a_chain_distribution_is_that_of_enumeration(fits):
 
 def test_a_tempered_model_has_scores_over_the_temperature_and_no_certificate(fits):
     model = fits[ChainModel].model_
-    cool, warm = (own.distribution(DATA.X[:2], None, ENGINE) for own in (model, model.divide_weights(2.0)))
+    cool, warm = (own.field(DATA.X[:2], None, ENGINE) for own in (model, model.divide_weights(2.0)))
     np.testing.assert_allclose(warm.s, cool.s / 2, atol=1e-12)
     np.testing.assert_allclose(warm.w, cool.w / 2)
     assert model.divide_weights(2.0).certificate.status == "tempered"
@@ -93,9 +93,9 @@ def test_a_tempered_model_has_scores_over_the_temperature_and_no_certificate(fit
 
 def test_distributions_of_networks_say_what_estimators_return(fits):
     crf, sets = fits[GraphModel], fits[LabelSetModel]
-    found = crf.model_.distribution(GraphSamples.read(GRAPHS[:2], directed=False), "exact", ENGINE)
-    np.testing.assert_array_equal(found.entropy(), crf.entropy(GRAPHS[:2]))
-    (block,) = sets.model_.distributions(ROWS[:4], ENGINE)
+    found = crf.model_.field(GraphSamples.read(GRAPHS[:2], directed=False), "exact", ENGINE)
+    np.testing.assert_array_equal(found.entropy(), crf.distribution(GRAPHS[:2]).entropy())
+    (block,) = sets.model_.fields(ROWS[:4], ENGINE)
     np.testing.assert_array_equal(block.best(), sets.predict(ROWS[:4]))
     total = logsumexp([block.log_prob(np.tile(y, (4, 1))) for y in itertools.product((0, 1), repeat=3)], axis=0)
     np.testing.assert_allclose(total, 0, atol=1e-12)

@@ -84,7 +84,7 @@ def outputs(model):
         )
         found = [*model.predict(X), *model.predict_proba(X)]
         if getattr(model, "inference", None) != "gibbs" and not isinstance(model, KernelClassifier):
-            found += [model.entropy(X), *model.sample(X, 3, random_state=0)]
+            found += [model.distribution(X).entropy(), *model.distribution(X).sample(3, random_state=0)]
         if isinstance(model, KernelClassifier) and model.laplace:
             found += [*model.latent_mean_and_variance(X), model.predict_proba(X, posterior="laplace")]
     names = ("coef_", "landmarks_", "edges_", "intercept_", "interactions_", "edge_potentials_", "classes_")

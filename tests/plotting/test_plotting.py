@@ -168,7 +168,7 @@ def test_reliability_says_the_calibration_error(crf, data):
 
 
 def test_reliability_of_spans_counts_spans(crf, data):
-    found = crf.predict_spans(data.X)
+    found = crf.distribution(data.X).spans()
     display = ReliabilityDisplay.from_spans(data.y, found, n_bins=5)
     assert display.bins.weight.sum() == sum(map(len, found))
     assert "share of spans" in [text.get_text() for text in display.ax_.get_legend().get_texts()]

@@ -119,19 +119,23 @@ def test_what_is_no_label_is_named(label):
         ChainCRF("linear", C=1.0).fit(X, y)
 
 
+def answer(model, name):
+    """Return a function that asks the distribution of given inputs."""
+    return lambda X: getattr(model.distribution(X), name)()
+
+
 def test_predictions_of_nothing_are_empty():
     chain = ChainCRF(laplace=True, C=1.0).fit(X, Y)
     graph, rows = GraphCRF("linear").fit(X, Y), KernelClassifier(laplace=True).fit(ROWS, LABELS)
     sets = MultiLabelCRF("linear").fit(ROWS, np.column_stack((LABELS, 1 - LABELS)))
     for say in (
-        *(
-            getattr(chain, name)
-            for name in ["predict", "predict_proba", "predict_marginals", "edge_marginals", "decode"]
-        ),
-        *(getattr(chain, name) for name in ["entropy", "sample"]),
-        *(getattr(graph, name) for name in ["predict", "predict_proba", "decode", "entropy", "sample"]),
-        *(getattr(rows, name) for name in ["predict", "predict_proba", "decision_function"]),
-        *(getattr(sets, name) for name in ["predict", "predict_proba", "decode", "entropy"]),
+        *(getattr(model, name) for model in (chain, graph, rows, sets) for name in ["predict", "predict_proba"]),
+        chain.predict_marginals,
+        rows.decision_function,
+        *(answer(chain, name) for name in ["edge_marginals", "k_best", "entropy", "sample", "spans"]),
+        *(answer(graph, name) for name in ["edge_marginals", "k_best", "entropy", "sample"]),
+        *(answer(rows, name) for name in ["k_best", "entropy"]),
+        *(answer(sets, name) for name in ["k_best", "entropy"]),
         lambda none: chain.predict_proba(none, posterior="laplace"),
         lambda none: chain.uncertainty(none).epistemic,
         lambda none: rows.uncertainty(none).epistemic,

@@ -107,7 +107,7 @@ MACHINES = {
     ),
     "MultiLabelCRF": (
         MultiLabelCRF,
-        COMMON | OF_KERNEL | {"structure": ("tree", "full"), "decoding": ("joint", "marginal")},
+        COMMON | OF_KERNEL | {"structure": ("tree", "full"), "decoding": ("viterbi", "marginal")},
         [(X, sets(X, y)) for X, y in DRAWN],
     ),
     "MarkovNetwork": (

@@ -126,19 +126,19 @@ def _answers(model: Any, X: Any, y: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(model, MultiLabelCRF):
         p = model.predict_proba(X)
         distribution(np.stack((p, 1 - p), axis=-1), "predict_proba", 1e-9)
-        yield "decode", model.decode(X, 2)
+        yield "decode", model.distribution(X).k_best(2)
         yield "log_prob", model.log_prob(X, y)
-        yield "entropy", model.entropy(X)
-        yield "sample", model.sample(X, 2, random_state=0)
+        yield "entropy", model.distribution(X).entropy()
+        yield "sample", model.distribution(X).sample(2, random_state=0)
         yield "score", model.score(X, y)
     elif isinstance(model, GraphCRF):
         distribution(np.concatenate(list(model.predict_proba(X))), "predict_proba", 1e-9)
         if model.inference == "exact":
-            yield "decode", model.decode(X, 2)
+            yield "decode", model.distribution(X).k_best(2)
         if model.inference != "gibbs":
             yield "log_prob", model.log_prob(X, y)
-            yield "entropy", model.entropy(X)
-        yield "sample", model.sample(X, 2, random_state=0)
+            yield "entropy", model.distribution(X).entropy()
+        yield "sample", model.distribution(X).sample(2, random_state=0)
         yield "score", model.score(X, y)
     elif isinstance(model, MarkovNetwork):
         yield "score_samples", model.score_samples(X)
@@ -153,17 +153,17 @@ def _chain_answers(model: ChainCRF, X: Any, y: Any) -> Iterator[tuple[str, Any]]
     tolerance = 1e-4 if any(p.dtype == np.float32 for p in proba) else 1e-9
     distribution(np.concatenate(proba), "predict_proba", tolerance)
     yield "predict_marginals", list(model.predict_marginals(X))
-    for p in model.edge_marginals(X):
+    for p in model.distribution(X).edge_marginals():
         finite(p, "edge_marginals")
         if len(p) > 1:
             distribution(p[1:].reshape(len(p) - 1, -1), "edge_marginals", tolerance)
-    yield "decode", list(model.decode(X, 2))
+    yield "decode", list(model.distribution(X).k_best(2))
     yield "log_prob", model.log_prob(X, y)
-    entropy = model.entropy(X)
+    entropy = model.distribution(X).entropy()
     yield "entropy", entropy
     if (entropy < -1e-3).any():
         raise WrongAnswerError(f"entropy is {entropy.min()}")
-    yield "sample", list(model.sample(X, 2, random_state=0))
+    yield "sample", list(model.distribution(X).sample(2, random_state=0))
     yield "score", model.score(X, y)
     i = next(i for i, own in enumerate(proba) if len(own))
     explained = model.explain(X[i], 0)
@@ -186,10 +186,10 @@ def ask_long(model: ChainCRF, X: Any, y: Any) -> None:
     distribution(model.predict_proba(X)[0], "predict_proba", 1e-9)
     for name, value in (
         ("log_prob", model.log_prob(X, y)),
-        ("entropy", model.entropy(X)),
+        ("entropy", model.distribution(X).entropy()),
         ("score", model.score(X, y)),
-        ("sample", model.sample(X, 1, random_state=0)),
-        ("decode", [score for _, score in model.decode(X, 2)[0]]),
+        ("sample", model.distribution(X).sample(1, random_state=0)),
+        ("decode", [score for _, score in model.distribution(X).k_best(2)[0]]),
     ):
         finite(value, name)
 

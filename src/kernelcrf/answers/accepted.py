@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kernelcrf.arrays import Array, Labels
-from kernelcrf.models.chain_distribution import ChainDistribution
+from kernelcrf.models.chain_field import ChainField
+from kernelcrf.models.segments import SegmentField
 from kernelcrf.validation import Constraint, either, nothing
 
 PREDICATE = either(nothing, Constraint("a function of the labels of one sequence", callable))
 
 
 def accepted(
-    found: ChainDistribution, classes: Array, n_best: int, where: Callable[[Array], object], max_tried: int
+    field: ChainField | SegmentField, classes: Array, n_best: int, where: Callable[[Array], object], max_tried: int
 ) -> Iterator[list[tuple[Labels, float]]]:
     """Yield, for each sequence, the `n_best` likeliest labellings that `where` accepts, with their log-probabilities.
 
     Four times as many labellings of a sequence are computed each time, until enough of them are accepted or `max_tried`
     labellings were tried.
     """
-    for i in range(found.chains.n_samples):
-        one, kept, tried, k = found.part(i, i + 1), list[tuple[Labels, float]](), 0, max(n_best, 8)
+    for i in range(field.chains.n_samples):
+        one, kept, tried, k = field.part(i, i + 1), list[tuple[Labels, float]](), 0, max(n_best, 8)
         while len(kept) < n_best and tried < max_tried:
             (ranked,) = one.k_best(min(k, max_tried))
             kept += [(y, log_p) for y, log_p in ranked[tried:] if where(classes[y])]

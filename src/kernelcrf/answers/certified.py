@@ -31,6 +31,7 @@ for sums of n products.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,14 +41,13 @@ import scipy.sparse as sp
 from kernelcrf.arrays import Array, Flags, Floats, Inputs, Labels, UserData, is_sparse, matrix_of
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.basis.kernel_weights import DualWeights, PrimalWeights, Weights
+from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.certificate import ROUNDED, TEMPERED, Certificate
-from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import decoding
 from kernelcrf.models.chain import ChainModel
-from kernelcrf.models.chain_distribution import ChainDistribution
+from kernelcrf.models.chain_field import ChainField
 from kernelcrf.readers.containers import Ragged
-from kernelcrf.readers.labels import flat_labels
 from kernelcrf.score.terms import Term
 from kernelcrf.validation import is_real
 
@@ -74,8 +74,8 @@ class CertifiedLabels:
     >>> from kernelcrf.datasets import make_sequences
     >>> data = make_sequences(30, random_state=0)
     >>> crf = ChainCRF(C=10.0, n_components=50, tol=1e-6, random_state=0).fit(data.X, data.y)
-    >>> found = crf.certify(data.X)
-    >>> found.tokens[0].shape == found.labels[0].shape, bool(found.sequences.mean() > 0.8)
+    >>> certified = crf.distribution(data.X).certify()
+    >>> certified.tokens[0].shape == certified.labels[0].shape, bool(certified.sequences.mean() > 0.8)
     (True, True)
     """
 
@@ -98,7 +98,7 @@ class ScoreBounds(NamedTuple):
     >>> from kernelcrf.datasets import make_sequences
     >>> data = make_sequences(30, random_state=0)
     >>> crf = ChainCRF(C=10.0, n_components=50, tol=1e-6, random_state=0).fit(data.X, data.y)
-    >>> low, high = crf.score_bounds(data.X, data.y).accuracy
+    >>> low, high = crf.distribution(data.X).score_bounds(data.y).accuracy
     >>> low <= crf.score(data.X, data.y) <= high
     True
     """
@@ -107,12 +107,13 @@ class ScoreBounds(NamedTuple):
     log_loss: tuple[float, float]
 
 
-def certify(model: ChainModel, X: UserData, lengths: UserData, full: bool, engine: LocalEngine) -> CertifiedLabels:
-    """Return the likeliest labels of X, and which of them are certified.
+def certify(model: ChainModel, inputs: Inputs | Entries, field: ChainField, full: bool) -> CertifiedLabels:
+    """Return the likeliest labels of a field, and which of them are certified.
 
+    inputs : the inputs of all tokens, as the reader of the model has read them.
     full : whether to compare with the optimum in the whole function space of the kernels.
     """
-    near = _Neighbourhood.of(model, X, lengths, full, engine)
+    near = _Neighbourhood.of(model, inputs, field, full)
     y, margins = near.margins()
     tokens, offsets = margins > 0, near.chains.offsets
     bad = np.concatenate([[0], np.cumsum(~tokens)])[offsets]
@@ -126,11 +127,11 @@ def certify(model: ChainModel, X: UserData, lengths: UserData, full: bool, engin
 
 
 def score_bounds(
-    model: ChainModel, X: UserData, y: UserData, lengths: UserData, full: bool, engine: LocalEngine
+    model: ChainModel, inputs: Inputs | Entries, field: ChainField, tokens: Sequence[UserData], full: bool
 ) -> ScoreBounds:
-    """Return bounds on the accuracy and the log-loss of the optimum, for the true labels y of X."""
-    near = _Neighbourhood.of(model, X, lengths, full, engine)
-    truth, allowed = model.labels.encode(flat_labels(y, near.chains, flat=lengths is not None), near.chains)
+    """Return bounds on the accuracy and the log-loss of the optimum, for the true labels of all tokens."""
+    near = _Neighbourhood.of(model, inputs, field, full)
+    truth, allowed = model.labels.encode(tokens, near.chains)
     if allowed is not None or (truth < 0).any():
         raise ValueError("y has missing labels: expected a label for every token. Leave out sequences without labels")
     best, margins = near.margins()
@@ -150,58 +151,58 @@ class _Neighbourhood:
     errors : (N,), a bound on the rounding errors of the scores of a token.
     """
 
-    found: ChainDistribution
+    field: ChainField
     terms: tuple[Term, ...]
     radius: float
     squares: dict[str, Floats]
     errors: Floats
 
     @classmethod
-    def of(cls, model: ChainModel, X: UserData, lengths: UserData, full: bool, engine: LocalEngine) -> _Neighbourhood:
-        radius = _radius(model, full)
-        flat, chains = model.reader.read(X, lengths)
+    def of(cls, model: ChainModel, inputs: Inputs | Entries, field: ChainField, full: bool) -> _Neighbourhood:
+        radius, chains = _radius(model, full), field.chains
+        flat = inputs.to_csr() if isinstance(inputs, Entries) else inputs
         squares, errors = dict[str, Floats](), np.zeros(chains.n_nodes)
         for term in model.layout.terms:
-            own = np.ones(chains.n_nodes)
+            diagonal = np.ones(chains.n_nodes)
             if term.kernel is not None:
                 rows = matrix_of(flat, str(term.input))
-                own = np.maximum(term.kernel.diagonal(rows), 0).astype(np.float64)
-                errors += _rounding(model.folded[term.name], rows, own)
-            squares[term.name] = own * term.kind.covers(chains) * (term.C * (1 + CLOSE))
-        return cls(model.distribution_of(flat, chains, engine), model.layout.terms, radius, squares, errors)
+                diagonal = np.maximum(term.kernel.diagonal(rows), 0).astype(np.float64)
+                errors += _rounding(model.folded[term.name], rows, diagonal)
+            squares[term.name] = diagonal * term.kind.covers(chains) * (term.C * (1 + CLOSE))
+        return cls(field, model.layout.terms, radius, squares, errors)
 
     @property
     def chains(self) -> Chains:
-        return self.found.chains
+        return self.field.chains
 
     def distances(self, y: Labels) -> tuple[Floats, Floats]:
         """Return |Phi_t(z) - Phi_t(y)|_D^2 without steps, for each label z_t, and the part of steps that differ."""
-        tokens = np.zeros(self.found.s.shape)
+        tokens = np.zeros(self.field.s.shape)
         steps = np.zeros(len(tokens))
         for term in self.terms:
-            own = self.squares[term.name]
+            square = self.squares[term.name]
             if term.kind.is_step:
-                steps += 2 * own  # the label kernel of steps is the identity
+                steps += 2 * square  # the label kernel of steps is the identity
             else:
-                tokens += own[:, None] * _label_distances(term)[y]
+                tokens += square[:, None] * _label_distances(term)[y]
         return tokens, steps
 
     def margins(self) -> tuple[Labels, Floats]:
         """Return the likeliest labels, and the margin of each; it is positive if the optimum predicts the label."""
-        found, y = self.found, self.found.best()
+        field, y = self.field, self.field.best()
         tokens, steps = self.distances(y)
         extra = self.radius * np.sqrt(tokens + steps[:, None])
         extra[np.arange(len(y)), y] = 0.0
-        rival = decoding.rivals(found.s, found.w, self.chains, y, extra, self.radius * np.sqrt(steps))
+        rival = decoding.rivals(field.s, field.w, self.chains, y, extra, self.radius * np.sqrt(steps))
         return y, np.asarray(-rival - np.repeat(self.slack(), self.chains.lengths))
 
     def slack(self) -> Floats:
         """Return, for each sequence, a bound on the rounding error of the difference of two labelings' scores."""
-        found, lengths = self.found, self.chains.lengths
-        largest = np.where(np.isfinite(found.s), np.abs(found.s), 0).max(axis=1, initial=0.0).astype(np.float64)
-        largest += np.where(np.isfinite(found.w), np.abs(found.w), 0).max(initial=0.0)
+        field, lengths = self.field, self.chains.lengths
+        largest = np.where(np.isfinite(field.s), np.abs(field.s), 0).max(axis=1, initial=0.0).astype(np.float64)
+        largest += np.where(np.isfinite(field.w), np.abs(field.w), 0).max(initial=0.0)
         # Scores are rounded to the precision of the inputs, and sums of scores are float64.
-        eps = 4 * lengths * np.finfo(np.float64).eps + FEW * np.finfo(found.s.dtype).eps
+        eps = 4 * lengths * np.finfo(np.float64).eps + FEW * np.finfo(field.s.dtype).eps
         sums = [np.append(0.0, np.cumsum(part))[self.chains.offsets] for part in (self.errors, largest)]
         return np.asarray(2 * np.diff(sums[0]) + eps * np.diff(sums[1]))
 
@@ -211,17 +212,19 @@ class _Neighbourhood:
         tokens, steps = self.distances(truth)
         widest = np.sqrt(tokens.max(axis=1, initial=0.0) + steps)
         gradients = np.empty(len(truth))
-        loss = -self.found.log_prob(truth)
-        for low, high, part in self.found.batches():
-            own = slice(*self.chains.offsets[[low, high]])
+        loss = -self.field.log_prob(truth)
+        for low, high, part in self.field.batches():
+            rows_here = slice(*self.chains.offsets[[low, high]])
             p, q = part.marginals().astype(np.float64), part.edge_marginals()
-            y = truth[own]
+            y = truth[rows_here]
             missed = 1 - q[rows[: len(y)], np.append(0, y[:-1]), y]
             mean = np.zeros(len(y))
             for term in self.terms:
                 if not term.kind.is_step:
-                    mean += self.squares[term.name][own] * (p * np.sqrt(_label_distances(term)[y])).sum(axis=1) ** 2
-            gradients[own] = np.sqrt(mean + steps[own] * np.maximum(missed, 0) ** 2)
+                    mean += (
+                        self.squares[term.name][rows_here] * (p * np.sqrt(_label_distances(term)[y])).sum(axis=1) ** 2
+                    )
+            gradients[rows_here] = np.sqrt(mean + steps[rows_here] * np.maximum(missed, 0) ** 2)
         G, D = (np.diff(np.append(0.0, np.cumsum(part))[self.chains.offsets]) for part in (gradients, widest))
         # The loss of a labelling that constraints forbid is infinite, and so are its bounds.
         slack = self.slack() + np.spacing(np.where(np.isinf(loss), 0.0, np.abs(loss))) * FEW
@@ -237,7 +240,10 @@ def _label_distances(term: Term) -> Floats:
 
 
 def _radius(model: ChainModel, full: bool) -> float:
-    certificate, exact = model.certificate, not any(isinstance(own, WhitenedMap) for own in model.maps.values())
+    certificate, exact = (
+        model.certificate,
+        not any(isinstance(feature_map, WhitenedMap) for feature_map in model.maps.values()),
+    )
     if certificate.status == TEMPERED:
         raise ValueError(
             "the weights were divided by a temperature, so they are not an optimum, and no label can be certified: "

@@ -35,46 +35,45 @@ score. The nearest landmarks b have the largest similarity k(x_t, b) / sqrt(k(x_
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import log_softmax
 
 from kernelcrf.answers.explanation import ColumnEffect, Explanation, NearToken
-from kernelcrf.arrays import Floats, Inputs, Labels, Places, UserData, is_sparse, matrix_of
-from kernelcrf.engines.local import LocalEngine
+from kernelcrf.arrays import Floats, Inputs, Places, UserData, is_sparse, matrix_of
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.models.chain import ChainModel
-from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.models.kernel import TokenInput
 from kernelcrf.validation import is_whole, shown, shown_list
 
-Decode: TypeAlias = Callable[[ChainDistribution], Labels]
+Distribute: TypeAlias = Callable[[list[UserData]], Any]
 
 BLOCK = 256  # columns whose effects are computed at once
 
 
 def explain(
-    model: ChainModel, x: UserData, t: int, label: UserData, n_terms: int, decode: Decode, engine: LocalEngine
+    model: ChainModel, x: UserData, t: int, label: UserData, n_terms: int, distribute: Distribute
 ) -> Explanation:
     """Explain the score of a label at token t of the sequence x.
 
     label : the label to explain; None means the predicted label.
     n_terms : the number of landmarks or features to list.
-    decode : the function that predicts the labels of a distribution, as integers.
+    distribute : the function that returns the distribution of the labels of a list of sequences.
     """
     if _is_batch(x):
         raise ValueError(f"x is a batch of {len(x)} sequences: expected one sequence, such as x[0]")
-    found = model.distribution([x], None, engine)
-    chains = found.chains
+    distribution = distribute([x])
+    field = distribution.field
+    chains = field.chains
     if not is_whole(t) or not 0 <= t < chains.n_nodes:
         raise ValueError(
             f"t={shown(t)}: expected an integer, 0 <= t < {chains.n_nodes}, because x has {chains.n_nodes} token(s); "
             "the last token is t=len(x) - 1"
         )
     classes = model.labels.classes.tolist()
-    index = int(decode(found)[t]) if label is None else _index(label, classes)
+    index = int(distribution.decode_indices()[t]) if label is None else _index(label, classes)
     j = model.column(index)
 
     rows = model.reader.read([x])[0][[t]]
@@ -86,7 +85,7 @@ def explain(
     allowed = np.ones((chains.n_nodes, len(classes)), bool)
     allowed[t] = np.arange(len(classes)) == index
     try:
-        log_p = float(found.log_prob(np.zeros(chains.n_nodes, np.int32), allowed)[0])
+        log_p = float(field.log_prob(np.zeros(chains.n_nodes, np.int32), allowed)[0])
     except InfeasibleSequenceError:
         log_p = -np.inf
 

@@ -9,67 +9,69 @@ import numpy as np
 
 from kernelcrf.answers.spans import PredictedSpan
 from kernelcrf.arrays import Floats, Ints, UserData
-from kernelcrf.models.segments import SegmentDistribution
+from kernelcrf.models.segments import SegmentField
 from kernelcrf.readers.containers import read_list
 from kernelcrf.readers.segments import OUTSIDE
 from kernelcrf.validation import is_whole, shown, shown_list
 
-# Less probable segments are not found if `n_best` asks for more segments than there are.
+# Less probable segments are not field if `n_best` asks for more segments than there are.
 LEAST = 1e-9
 
 
-def predicted_segments(
-    found: SegmentDistribution, threshold: float | None, n_best: int | None
-) -> list[list[PredictedSpan]]:
+def predicted_segments(field: SegmentField, threshold: float | None, n_best: int | None) -> list[list[PredictedSpan]]:
     """Return segments with their probabilities, one list per sequence, from left to right.
 
     threshold, n_best : return the segments that are at least so probable, and at most so many per sequence, the most
         probable first; if both are None, return the segments of the likeliest segmentation.
     """
-    offsets = found.chains.offsets
+    offsets = field.chains.offsets
     if threshold is None and n_best is None:
-        rows = [(a, offsets[i] + b, offsets[i] + e) for i, own in enumerate(found.best_segments()) for a, b, e in own]
+        rows = [
+            (a, offsets[i] + b, offsets[i] + e)
+            for i, segments in enumerate(field.best_segments)
+            for a, b, e in segments
+        ]
         table = np.array(rows, np.int64).reshape(-1, 3)
     else:
-        table = _enough(found, threshold or 0.0, n_best)
-    if found.spec.is_tags and OUTSIDE in found.spec.types:
-        table = table[table[:, 0] != found.spec.types.index(OUTSIDE)]
-    p = np.minimum(np.exp(found.messages.log_probabilities(*table.T)), 1.0)
-    result: list[list[PredictedSpan]] = [[] for _ in range(found.chains.n_samples)]
+        table = _enough(field, threshold or 0.0, n_best)
+    if field.spec.is_tags and OUTSIDE in field.spec.types:
+        table = table[table[:, 0] != field.spec.types.index(OUTSIDE)]
+    p = np.minimum(np.exp(field.messages.log_probabilities(*table.T)), 1.0)
+    result: list[list[PredictedSpan]] = [[] for _ in range(field.chains.n_samples)]
     order = np.lexsort((table[:, 2], table[:, 1])) if n_best is None else np.argsort(-p, kind="stable")
     sequences = np.searchsorted(offsets, table[:, 1], side="right") - 1
     for k in order.tolist():
         i, (a, b, e) = int(sequences[k]), table[k].tolist()
         if n_best is None or len(result[i]) < n_best:
             low = int(offsets[i])
-            result[i].append(PredictedSpan(b - low, e - low, found.spec.types[a], float(p[k])))
+            result[i].append(PredictedSpan(b - low, e - low, field.spec.types[a], float(p[k])))
     return result
 
 
-def _enough(found: SegmentDistribution, threshold: float, n_best: int | None) -> Ints:
+def _enough(field: SegmentField, threshold: float, n_best: int | None) -> Ints:
     """Return the segments of at least the given probability: label, start and end, counted over all tokens.
 
-    If `n_best` is given, segments are found from the most probable on, until every sequence has enough of them.
+    If `n_best` is given, segments are field from the most probable on, until every sequence has enough of them.
     """
     least = max(threshold, np.finfo(np.float64).tiny) if n_best is None else max(threshold, 0.5)
     while True:
-        table = _probable(found, least)
+        table = _probable(field, least)
         if n_best is None or least <= max(threshold, LEAST):
             return table
-        outside = found.spec.types.index(OUTSIDE) if found.spec.is_tags and OUTSIDE in found.spec.types else -1
-        sequences = np.searchsorted(found.chains.offsets, table[table[:, 0] != outside, 1], side="right") - 1
-        counts = np.bincount(sequences, minlength=found.chains.n_samples)
-        if (counts[found.chains.lengths > 0] >= n_best).all():
+        outside = field.spec.types.index(OUTSIDE) if field.spec.is_tags and OUTSIDE in field.spec.types else -1
+        sequences = np.searchsorted(field.chains.offsets, table[table[:, 0] != outside, 1], side="right") - 1
+        counts = np.bincount(sequences, minlength=field.chains.n_samples)
+        if (counts[field.chains.lengths > 0] >= n_best).all():
             return table
         least = max(least / 4, threshold, LEAST)
 
 
-def _probable(found: SegmentDistribution, least: float) -> Ints:
+def _probable(field: SegmentField, least: float) -> Ints:
     """Return all segments of at least the probability `least`.
 
     A segment is at most as probable as its start, its end, and its label at each of its tokens.
     """
-    moments, last = found.messages.moments, np.repeat(found.chains.offsets[1:], found.chains.lengths)
+    moments, last = field.messages.moments, np.repeat(field.chains.offsets[1:], field.chains.lengths)
     rows = list[tuple[int, int, int]]()
     for b, a in np.argwhere(moments.starts >= least).tolist():
         for e in range(b + 1, int(last[b]) + 1):
@@ -78,22 +80,22 @@ def _probable(found: SegmentDistribution, least: float) -> Ints:
             if moments.ends[e - 1, a] >= least:
                 rows.append((a, b, e))
     table = np.array(rows, np.int64).reshape(-1, 3)
-    kept = found.messages.log_probabilities(*table.T) >= np.log(least)
+    kept = field.messages.log_probabilities(*table.T) >= np.log(least)
     return np.asarray(table[kept])
 
 
-def segment_probabilities(found: SegmentDistribution, given: UserData) -> list[Floats]:
+def segment_probabilities(field: SegmentField, given: UserData) -> list[Floats]:
     """Return the probabilities of given segments, one list of tuples (start, end, label) per sequence."""
     lists = read_list(given, "spans", "a list of tuples (start, end, label) for each sequence")
-    chains, types = found.chains, found.spec.types
+    chains, types = field.chains, field.spec.types
     if len(lists) != chains.n_samples:
         raise ValueError(
             f"spans has {len(lists)} lists and X has {chains.n_samples} sequences: expected a list for each sequence"
         )
     result = []
-    for i, (own, T, low) in enumerate(zip(lists, chains.lengths.tolist(), chains.offsets.tolist(), strict=False)):
+    for i, (segments, T, low) in enumerate(zip(lists, chains.lengths.tolist(), chains.offsets.tolist(), strict=False)):
         rows = []
-        for one in own:
+        for one in segments:
             start, end, label = one[:3]
             if label not in types:
                 raise ValueError(f"spans[{i}] has the label {shown(label)}: expected one of {shown_list(types)}")
@@ -103,5 +105,5 @@ def segment_probabilities(found: SegmentDistribution, given: UserData) -> list[F
                 )
             rows.append((types.index(label), low + start, low + end))
         table = np.array(rows, np.int64).reshape(-1, 3)
-        result.append(np.minimum(np.exp(found.messages.log_probabilities(*table.T)), 1.0))
+        result.append(np.minimum(np.exp(field.messages.log_probabilities(*table.T)), 1.0))
     return result

@@ -51,9 +51,9 @@ def select_sequences(
     if k > chains.n_samples:
         raise ValueError(f"k={shown(k)}: expected at most {chains.n_samples}, the number of sequences in the pool")
     if strategy == "entropy":
-        scores = model.distribution(X, lengths, engine).entropy()
+        scores = model.field(X, lengths, engine).entropy()
     elif strategy == "margin":
-        ranked = model.distribution(X, lengths, engine).k_best(2)
+        ranked = model.field(X, lengths, engine).k_best(2)
         scores = np.array([np.exp(best[1][1] - best[0][1]) if len(best) > 1 else 0.0 for best in ranked])
     else:
         _, epistemic, _ = average_draws(model.draw_marginals(X, lengths, None, 1.0, 0, engine))

@@ -19,7 +19,7 @@ that is not in any span; the span then starts at s.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ import numpy as np
 
 from kernelcrf.answers.certified import CertifiedLabels
 from kernelcrf.arrays import Array, Flags, Floats, Places, UserData
-from kernelcrf.models.chain_distribution import ChainDistribution
+from kernelcrf.models.chain_field import ChainField
 from kernelcrf.readers.containers import read_labels, read_list
 from kernelcrf.readers.missing_labels import missing_among
 from kernelcrf.readers.schemes import SCHEMES
@@ -50,7 +50,8 @@ class PredictedSpan(NamedTuple):
     >>> sentences = [["the", "dog", "of", "Ann"], ["Bob", "and", "Ann", "Lee"]]
     >>> X = [[{"word": word, "upper": word[0].isupper()} for word in sentence] for sentence in sentences]
     >>> crf = ChainCRF(C=1.0).fit(X, [["O", "O", "O", "B-PER"], ["B-PER", "O", "B-PER", "I-PER"]])
-    >>> [span.start for span in crf.predict_spans(X)[1]], crf.predict_spans(X)[1][1].label
+    >>> spans = crf.distribution(X).spans()[1]
+    >>> [span.start for span in spans], spans[1].label
     ([0, 2], 'PER')
     """
 
@@ -74,17 +75,17 @@ class SpanTable(NamedTuple):
         return SpanTable(*(column[rows] for column in self))
 
 
-def read_spans(distribution: ChainDistribution, rules: SpanRules, given: UserData) -> SpanTable:
+def read_spans(field: ChainField, rules: SpanRules, given: UserData) -> SpanTable:
     """Return the spans that a user passes, one list of tuples (start, end, label) per sequence."""
-    lengths, number = distribution.chains.lengths, {label: k for k, label in enumerate(rules.types)}
+    lengths, number = field.chains.lengths, {label: k for k, label in enumerate(rules.types)}
     lists = list(given)
     if len(lists) != len(lengths):
         raise ValueError(
             f"spans has {len(lists)} lists: expected one list of spans per sequence, {len(lengths)} in all"
         )
     rows = []
-    for i, sequence_spans in enumerate(lists):
-        for span in sequence_spans:
+    for i, listed in enumerate(lists):
+        for span in listed:
             if isinstance(span, str) or not isinstance(span, Sequence) or len(span) < 3:
                 raise ValueError(f"spans[{i}] has {shown(span)}: expected tuples (start, end, label)")
             start, end, label = span[:3]
@@ -102,11 +103,11 @@ def read_spans(distribution: ChainDistribution, rules: SpanRules, given: UserDat
     return SpanTable(*np.array(rows, np.intp).reshape(-1, 4).T)
 
 
-def labelled_spans(distribution: ChainDistribution, rules: SpanRules, labels: Array, scheme: str) -> SpanTable:
+def labelled_spans(field: ChainField, rules: SpanRules, labels: Array, scheme: str) -> SpanTable:
     """Return the spans of the given labels, which are names of labels, one per token."""
-    offsets = distribution.chains.offsets
+    offsets = field.chains.offsets
     labelled = [spans(labels[low:high].tolist(), scheme) for low, high in pairwise(offsets)]
-    return read_spans(distribution, rules, labelled)
+    return read_spans(field, rules, labelled)
 
 
 def predicted_spans(table: SpanTable, p: Floats, rules: SpanRules, n_samples: int) -> list[list[PredictedSpan]]:
@@ -126,13 +127,13 @@ def mark_certified(
     """
     separates = scheme in SCHEMES and SCHEMES[scheme].b_separates
     before, result = 2 if separates else 1, []
-    for sequence_spans, labels, flags in zip(predicted, certified.labels, certified.tokens, strict=True):
+    for row, labels, flags in zip(predicted, certified.labels, certified.tokens, strict=True):
         sure = {
             (span.start, span.end, span.label)
             for span in spans(labels.tolist(), scheme)
             if flags[max(span.start - before, 0) : span.end + 1].all()
         }
-        result.append([span._replace(certified=span[:3] in sure) for span in sequence_spans])
+        result.append([span._replace(certified=span[:3] in sure) for span in row])
     return result
 
 
@@ -145,39 +146,39 @@ def right_spans(
 
     scheme : the tagging scheme of the labels; None means "lenient" if they look like tags, and "runs" otherwise.
     """
-    rows = [read_labels(row, f"y_true[{i}]") for i, row in enumerate(read_list(y_true, "y_true"))]
+    rows = [read_labels(labels, f"y_true[{i}]") for i, labels in enumerate(read_list(y_true, "y_true"))]
     if len(rows) != len(predicted):
         raise ValueError(f"y_true has {len(rows)} sequences, and y_spans has {len(predicted)}: expected equally many")
-    is_missing = missing_among(label for row in rows for label in row)
-    scheme = scheme_of([label for row in rows for label in row if not is_missing(label)], scheme)
+    is_missing = missing_among(label for labels in rows for label in labels)
+    scheme = scheme_of([label for labels in rows for label in labels if not is_missing(label)], scheme)
     p, right = list[float](), list[bool]()
-    for i, (labels, sequence_spans) in enumerate(zip(rows, predicted, strict=True)):
+    for i, (labels, row) in enumerate(zip(rows, predicted, strict=True)):
         if not any(map(is_missing, labels)):
             true = set(spans(labels, scheme, name=f"y_true[{i}]"))
-            p += [span.probability for span in sequence_spans]
-            right += [span[:3] in true for span in sequence_spans]
+            p += [span.probability for span in row]
+            right += [span[:3] in true for span in row]
     return np.array(p, np.float64), np.array(right, bool)
 
 
-def span_probabilities(distribution: ChainDistribution, rules: SpanRules, table: SpanTable) -> Floats:
+def span_probabilities(field: ChainField, rules: SpanRules, table: SpanTable) -> Floats:
     """Return the probability of each span of the table."""
     result = np.zeros(len(table.start))
-    for low, high, few in distribution.batches():
+    for low, high, few in field.batches():
         part = Steps.of(few, rules)
         rows = np.flatnonzero((table.sequence >= low) & (table.sequence < high))
-        batch_spans, firsts = table.take(rows), part.offsets
-        t = firsts[batch_spans.sequence - low] + batch_spans.start
-        last = firsts[batch_spans.sequence - low] + batch_spans.end - 1
-        v = part.begin(t, batch_spans.type)
+        few_spans, firsts = table.take(rows), part.offsets
+        t = firsts[few_spans.sequence - low] + few_spans.start
+        last = firsts[few_spans.sequence - low] + few_spans.end - 1
+        v = part.begin(t, few_spans.type)
         while (going := t < last).any():
-            v[going] = part.advance(t[going], batch_spans.type[going], v[going])
+            v[going] = part.advance(t[going], few_spans.type[going], v[going])
             t = t + going
-        result[rows] = part.complete(t, batch_spans.type, v)
+        result[rows] = part.complete(t, few_spans.type, v)
     return result
 
 
 def probable_spans(
-    distribution: ChainDistribution, rules: SpanRules, threshold: float, n_best: int | None
+    field: ChainField, rules: SpanRules, threshold: float, n_best: int | None
 ) -> tuple[SpanTable, Floats]:
     """Return all spans whose probability is positive and at least `threshold`, and their probabilities.
 
@@ -187,13 +188,13 @@ def probable_spans(
     n_best : return at most this many spans per sequence, those with the highest probabilities; None means all.
     """
     tables, values = [], []
-    for low, high, few in distribution.batches():
+    for low, high, few in field.batches():
         part = Steps.of(few, rules)
         sequence = np.repeat(np.arange(high - low), np.diff(part.offsets))
         floor = np.full(high - low, max(threshold, np.finfo(np.float64).tiny))
         t, k = (axis.ravel() for axis in np.mgrid[: len(sequence), : len(rules.types)])
         start, v = t, part.begin(t, k)
-        blocks: list[tuple[Places, Places, Places, Places, Floats]] = []
+        parts: list[tuple[Places, Places, Places, Places, Floats]] = []
         while True:
             going = v.sum(axis=1) >= floor[sequence[t]]
             start, t, k, v = start[going], t[going], k[going], v[going]
@@ -201,14 +202,15 @@ def probable_spans(
                 break
             p = part.complete(t, k, v)
             kept = p >= floor[sequence[t]]
-            blocks.append((sequence[t[kept]], start[kept], t[kept] + 1, k[kept], p[kept]))
+            parts.append((sequence[t[kept]], start[kept], t[kept] + 1, k[kept], p[kept]))
             if n_best is not None:
-                blocks = [_best(blocks, n_best, floor)]
+                parts = [_best(parts, n_best, floor)]
             inside = ~part.last[t]
             start, t, k, v = start[inside], t[inside], k[inside], v[inside]
             v, t = part.advance(t, k, v), t + 1
-        columns = [np.concatenate(column) for column in zip(*blocks, strict=True)]
-        i, s, e, k, p = columns or [np.empty(0, int)] * 5
+        i, s, e, k, p = (
+            (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else [np.empty(0, int)] * 5
+        )
         first = part.offsets[i]
         order = np.lexsort((e, s, i) if n_best is None else (e, s, -p, i))
         tables.append(SpanTable(i + low, s - first, e - first, k).take(order))
@@ -218,9 +220,9 @@ def probable_spans(
     return SpanTable(*(np.concatenate(column) for column in zip(*tables, strict=True))), np.concatenate(values)
 
 
-def _best(blocks: Sequence[tuple[Array, ...]], n_best: int, floor: Floats) -> Any:
+def _best(parts: Sequence[tuple[Array, ...]], n_best: int, floor: Floats) -> Any:
     """Return the `n_best` most probable spans of each sequence; raise its entry of `floor` to the least of them."""
-    columns = [np.concatenate(column) for column in zip(*blocks, strict=True)]
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     sequence, p = columns[0], columns[-1]
     order = np.lexsort((columns[2], columns[1], -p, sequence))
     rank = np.arange(len(order)) - np.searchsorted(sequence[order], sequence[order])
@@ -251,10 +253,10 @@ class Steps:
     inside: Flags
 
     @classmethod
-    def of(cls, distribution: ChainDistribution, rules: SpanRules) -> Steps:
+    def of(cls, field: ChainField, rules: SpanRules) -> Steps:
         """Return the steps of a distribution, by one forward-backward pass in float64."""
-        exact = replace(distribution, s=distribution.s.astype(np.float64), w=distribution.w.astype(np.float64))
-        q, p, chains = exact.edge_marginals(), exact.marginals(), distribution.chains
+        exact = field.in_float64()
+        q, p, chains = exact.edge_marginals(), exact.marginals(), field.chains
         N, L = p.shape
         nonempty = chains.lengths > 0
         firsts, lasts = chains.offsets[:-1][nonempty], chains.offsets[1:][nonempty] - 1

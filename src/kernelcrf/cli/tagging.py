@@ -20,6 +20,7 @@ from kernelcrf.answers.spans import PredictedSpan
 from kernelcrf.arrays import Array
 from kernelcrf.cli.files import Model, check_apart, check_overwrite
 from kernelcrf.cli.outcome import echo
+from kernelcrf.decoding import find_rule
 from kernelcrf.formats import FORMATS, FormatError, Record, format_of
 from kernelcrf.formats.columns import lines_of
 from kernelcrf.formats.records import object_of, plain_label
@@ -62,8 +63,7 @@ def tag(
         n_sequences = 0
         with _no_garbage_collection(), _writer(target) as write:
             batches = loaded.batches(source, format)
-            if loaded.crf.decoding == "f1":
-                # The rule compares the spans of all sequences.
+            if find_rule(loaded.crf.decoding).pools_samples:
                 batches = iter([list(chain.from_iterable(batches))])
             for number, batch in enumerate(batches, 1):
                 answers = _predict(loaded, batch, marginals, n_best, spans)
@@ -141,10 +141,10 @@ def _predict(
     try:
         X, lengths = model.flat_inputs(batch)
         none = [None] * len(batch)
-        probabilities = model.crf.predict_marginals(X, lengths) if marginals else none
-        best = model.crf.decode(X, n_best, lengths) if n_best > 1 else none
-        predicted = model.crf.predict_spans(X, lengths) if spans else none
-        return model.crf.predict(X, lengths), probabilities, best, predicted
+        distribution = model.crf.distribution(X, lengths)
+        probabilities = distribution.labelled_marginals() if marginals else none
+        best = distribution.k_best(n_best) if n_best > 1 else none
+        return distribution.decode(), probabilities, best, distribution.spans() if spans else none
     except FormatError:
         raise
     except (TypeError, ValueError) as error:

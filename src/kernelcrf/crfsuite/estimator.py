@@ -133,7 +133,7 @@ class CRF(ValidatedEstimator):
     Attributes
     ----------
     certificate_ : objective, lower bound and status of the fit.
-    crf_ : the fitted ChainCRF, with all of its answers, such as `decode`, `sample`, `entropy` and `explain`.
+    crf_ : the fitted ChainCRF, with all of its answers, such as `distribution` and `explain`.
     classes_ : list of all labels.
     attributes_ : list of all attributes that have a weight; attributes are CRFsuite's word for feature names.
     state_features_ : dict from pairs (attribute, label) to weights; weights that are zero are left out.
@@ -238,9 +238,10 @@ class CRF(ValidatedEstimator):
     ) -> list[list[PredictedSpan]]:
         """Return spans with their probabilities, such as entities or chunks: one list per sequence.
 
-        The options are those of `ChainCRF.predict_spans`.
+        The options are those of `ChainDistribution.spans`.
         """
-        return self.crf_.predict_spans(_plain(X), scheme=scheme, threshold=threshold, n_best=n_best, certify=certify)
+        distribution = self.crf_.distribution(_plain(X))
+        return distribution.spans(scheme=scheme, threshold=threshold, n_best=n_best, certify=certify)
 
     def score(self, X: UserData, y: UserData) -> float:
         """Return the fraction of labels that are predicted correctly."""

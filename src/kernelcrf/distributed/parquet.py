@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Sequence
 from copy import copy
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kernelcrf.arrays import UserData
+from kernelcrf.decoding import find_rule, rule_to_config
 from kernelcrf.distributed.cluster import Cluster, releasing
 from kernelcrf.distributed.parquet_part import ParquetPart
 from kernelcrf.distributed.run_folder import RunFolder, is_hidden
@@ -152,7 +154,7 @@ def tag_parquet(
             f"keep={shown(list(keep))} has {taken[0]!r}, which the result has for the predictions: rename the column "
             "of the source, or omit it"
         )
-    if getattr(crf, "decoding", "f1") == "f1":
+    if not hasattr(crf, "decoding") or find_rule(crf.decoding).pools_samples:
         raise ValueError(
             f"crf={shown(crf)}: expected a fitted ChainCRF with decoding='viterbi' or 'marginal', since decoding='f1' "
             "compares the spans of all sequences, and each part is labelled alone. Call set_params(decoding='viterbi')"
@@ -165,7 +167,7 @@ def tag_parquet(
     if sequence is not None:
         check_ends(cluster.fetch(cluster.each(_ends, parts)))
     identity = {
-        "model": model_digest(crf.model_, crf.decoding),
+        "model": model_digest(crf.model_, _decoding(crf)),
         "source": [[file.path, file.size, file.mtime_ns] for file in files],
         "options": {"sequence": sequence, "keep": list(keep), "probabilities": bool(probabilities)},
         "version": version("kernelcrf"),
@@ -241,3 +243,11 @@ def _locate(path: PathLike) -> tuple[ArrowObject, str]:
     with arrow_errors(text, "the address of a file or folder, such as s3://bucket/folder"):
         filesystem, inside = pa.fs.FileSystem.from_uri(text)
     return filesystem, inside.rstrip("/")
+
+
+def _decoding(crf: Any) -> Any:
+    """Return the decoding rule as plain values; a rule that cannot be stored is different in every call."""
+    try:
+        return rule_to_config(crf.decoding)
+    except TypeError:
+        return secrets.token_hex(16)

@@ -16,28 +16,12 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, Self
 
-import numpy as np
-
-from kernelcrf.answers.certified import CertifiedLabels, ScoreBounds, score_bounds
-from kernelcrf.answers.certified import certify as certified
-from kernelcrf.answers.f1_decoding import f1_labels
 from kernelcrf.answers.leave_one_out import predict_left_out
-from kernelcrf.answers.spans import (
-    N_BEST,
-    SPAN_SCHEME,
-    THRESHOLD,
-    PredictedSpan,
-    labelled_spans,
-    mark_certified,
-    predicted_spans,
-    probable_spans,
-    read_spans,
-    span_probabilities,
-)
-from kernelcrf.answers.weights import data_frame
-from kernelcrf.arrays import Array, Floats, Labels, UserData
+from kernelcrf.arrays import Floats, UserData
+from kernelcrf.decoding import DecodingRule, rules_for
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
+from kernelcrf.distributions.chain import ChainDistribution
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.inheritance import check_prior
 from kernelcrf.estimators.input import Input
@@ -49,16 +33,13 @@ from kernelcrf.fitting.leave_one_out import LeaveOneOut
 from kernelcrf.fitting.sequences import read_training_data
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.chain import ChainModel
-from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
 from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.penalties import Penalty
 from kernelcrf.persistence import PathLike
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX, write_model
-from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.inputs import BETWEEN, InputsReader
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.readers.spans import are_spans, scheme_of, span_rules
 from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.terms import OF_INPUT, TOKEN_TERM, Term
 from kernelcrf.validation import (
@@ -69,7 +50,6 @@ from kernelcrf.validation import (
     ParameterError,
     either,
     nothing,
-    one_of,
     shown,
     shown_list,
     validated,
@@ -164,7 +144,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         `uncertainty` and `predict_proba(posterior="laplace")` need. "diagonal" is faster, with one pass over the data.
         It ignores covariances between weights, and between the tokens of a sequence that share a weight, so the
         marginal likelihood is only a rough approximation. Use it for linear models that you want to pass as `prior`.
-    decoding : "viterbi", "marginal" or "f1", default="viterbi"
+    decoding : "viterbi", "marginal", "f1" or a rule of kernelcrf.decoding, default="viterbi"
         Whether `predict` returns the likeliest labelling, the likeliest label of each token, or the labels with the
         highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER. A span can then be predicted
         only if its probability is above a threshold, which is computed from all sequences of X together. So pass a
@@ -271,24 +251,20 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     >>> crf.predict_proba(x)[0].shape
     (9, 3)
 
+    `distribution` answers all questions about p(y|x):
+
+    >>> distribution = crf.distribution(x)
+    >>> [round(log_p, 1) for labels, log_p in distribution.k_best(2)[0]], distribution.entropy().round(1)
+    ([-0.4, -1.7], array([1.]))
+    >>> [(s.start, s.end, s.label, round(s.probability, 2)) for s in distribution.spans()[0]]
+    [(0, 2, 2, 0.91), (2, 9, 1, 0.72)]
+
     Other answers:
 
     >>> {label: round(p, 1) for label, p in crf.predict_marginals(x)[0][0].items()}
     {0: 0.0, 1: 0.0, 2: 1.0}
-    >>> crf.edge_marginals(x)[0].shape, crf.sample(x, 5, random_state=0)[0].shape
-    ((9, 3, 3), (5, 9))
-    >>> [round(log_p, 1) for labels, log_p in crf.decode(x, n_best=2)[0]]
-    [-0.4, -1.7]
-    >>> [(s.start, s.end, s.label, round(s.probability, 2)) for s in crf.predict_spans(x)[0]]
-    [(0, 2, 2, 0.91), (2, 9, 1, 0.72)]
-    >>> crf.span_marginals(x, [[(0, 2, 2)]])[0].round(2), crf.span_table(x, threshold=0.1).shape
-    (array([0.91]), (4, 6))
-    >>> crf.certify(x).tokens[0][:3], [round(bound, 1) for bound in crf.score_bounds(new.X, new.y).accuracy]
-    (array([ True,  True,  True]), [0.9, 0.9])
     >>> round(crf.log_prob(data.X, data.y).sum()), round(crf.loo_log_prob(data.X, data.y).log_prob.sum())
     (-64, -84)
-    >>> crf.log_prob(x, new.y[:1]).round(1), crf.entropy(x).round(1)
-    (array([-0.4]), array([1.]))
     >>> crf.explain(x[0], 4, n_terms=1).label, crf.uncertainty(x, n_samples=20).epistemic[0].shape
     (1, (9,))
     >>> crf.select_for_labelling(new.X, 3, random_state=0).shape, round(crf.log_marginal_likelihood())
@@ -306,7 +282,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
 
     inputs: Annotated[Any, INPUTS] = None
     edge_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
-    decoding: Annotated[str, either(one_of("viterbi", "marginal", "f1"))] = "viterbi"
+    decoding: Annotated[str | DecodingRule, rules_for(ChainDistribution)] = "viterbi"
     laplace: Annotated[bool | str, LAPLACE] = False
     penalty: Annotated[Penalty | None, PENALTY] = None
     engine: Annotated[Any, ENGINE] = None
@@ -370,105 +346,24 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         self.model_ = ChainModel.of(found, readers, self._specification, self._engine, metadata)
         return self
 
-    def edge_marginals(self, X: UserData, lengths: UserData = None) -> list[Array]:
-        """Return one array per sequence: entry [t, i, j] is p(y_{t-1} = i, y_t = j | x), or 0 for the first token."""
-        found = self._model.distribution(X, lengths, self._engine)
-        return Ragged.cut(found.edge_marginals(), found.chains.offsets)
+    def distribution(self, X: UserData, lengths: UserData = None) -> ChainDistribution:
+        """Return the distribution p(y|x) of the labels of the sequences X, which answers questions beyond labels.
 
-    @validated(scheme=SPAN_SCHEME, threshold=THRESHOLD, n_best=N_BEST, certify=FLAG)
-    def predict_spans(
-        self,
-        X: UserData,
-        lengths: UserData = None,
-        *,
-        scheme: str | None = None,
-        threshold: float | None = None,
-        n_best: int | None = None,
-        certify: bool = False,
-    ) -> list[list[PredictedSpan]]:
-        """Return spans with their probabilities, such as entities or chunks: one list per sequence, from left to right.
-
-        A span has the attributes start, end (the index of the token after the last), label and probability: how
-        probable it is that the sequence has exactly this span. By default these are the spans of the labels that
-        `predict` returns.
-
-        scheme : the tagging scheme of the labels, such as "IOB2", "IOBES" or "BMES". "lenient" reads tags of all
-            schemes as conlleval does, and "runs" makes each run of equal labels a span. None means "lenient" if the
-            labels look like tags, and "runs" otherwise.
-        threshold : return instead all spans whose probability is at least this number. Below 0.5, spans may overlap.
-        n_best : return instead the most probable spans of each sequence, at most this many, sorted by probability and
-            not from left to right. They may overlap. If `threshold` is passed too, spans with a smaller
-            probability are left out.
-        certify : set the attribute `certified` of each span. The fit stops close to the minimum of the objective, not
-            exactly at it. `certified` is True if it is proved that a model exactly at the minimum would have this span
-            in its likeliest labelling, too (see the method `certify`).
+        Its methods share one pass of inference: marginals of tokens and of neighbouring tokens, entropies, samples, the
+        k likeliest labellings, spans with their probabilities, and labels that are proved to be those of the optimum.
         """
-        model = self._model
-        found, classes = model.distribution(X, lengths, self._engine), model.labels.classes
-        scheme = scheme_of(classes.tolist(), scheme)
-        rules = span_rules(classes.tolist(), scheme)
-        if threshold is None and n_best is None:
-            table = labelled_spans(found, rules, classes[self._best(model, found)], scheme)
-            p = span_probabilities(found, rules, table)
-        else:
-            table, p = probable_spans(found, rules, threshold or 0.0, n_best)
-        result = predicted_spans(table, p, rules, found.chains.n_samples)
-        if not certify:
-            return result
-        return mark_certified(result, certified(model, X, lengths, False, self._engine), scheme)
+        return self._distribution(self._model, X, lengths)
 
-    @validated(scheme=SPAN_SCHEME)
-    def span_marginals(
-        self, X: UserData, spans: UserData, lengths: UserData = None, *, scheme: str | None = None
-    ) -> list[Floats]:
-        """Return the probabilities of the given spans, one array per sequence.
-
-        spans : for each sequence, a list of tuples (start, end, label), such as (3, 5, "PER").
-        scheme : the tagging scheme of the labels, as in `predict_spans`.
-        """
-        model = self._model
-        found, classes = model.distribution(X, lengths, self._engine), model.labels.classes.tolist()
-        rules = span_rules(classes, scheme_of(classes, scheme))
-        table = read_spans(found, rules, spans)
-        ends = np.searchsorted(table.sequence, np.arange(found.chains.n_samples + 1))
-        return Ragged.cut(span_probabilities(found, rules, table), ends)
-
-    def span_table(self, X: UserData, lengths: UserData = None, **options: Any) -> Any:
-        """Return the spans of `predict_spans` as a pandas.DataFrame, one row per span.
-
-        The columns are sequence (the index of the sequence in X), start, end, label, probability and certified, which
-        is None without certify=True.
-
-        options : the options of `predict_spans`, such as threshold=0.5.
-        """
-        found = self.predict_spans(X, lengths, **options)
-        columns = ["sequence", *PredictedSpan._fields]
-        rows = [(i, *span) for i, spans in enumerate(found) for span in spans]
-        return data_frame("span_table", "predict_spans", rows, columns=columns)
-
-    @validated(full=FLAG)
-    def certify(self, X: UserData, lengths: UserData = None, *, full: bool = False) -> CertifiedLabels:
-        """Return the likeliest labels, and which of them the exact optimum of the objective provably predicts too.
-
-        A solver stops when the certified gap is small, and not at the optimum itself. A certified label would be the
-        same after a fit with tol=0. A smaller `tol` certifies more labels.
-
-        full : whether to compare with the optimum in the whole function space of the kernel, whatever the landmarks;
-            this needs a fit with certify_full=True. Otherwise compare with the optimum in the span of the landmarks.
-            For the linear kernel both are the same.
-        """
-        return certified(self._model, X, lengths, full, self._engine)
-
-    @validated(full=FLAG)
-    def score_bounds(self, X: UserData, y: UserData, lengths: UserData = None, *, full: bool = False) -> ScoreBounds:
-        """Return bounds on the accuracy and the log-loss of the exact optimum for the true labels y.
-
-        The accuracy is that of the likeliest labelling (decoding="viterbi"). The log-loss is -log p(y|x), summed over
-        all sequences and divided by the number of tokens.
-
-        full : as in `certify`.
-        """
-        return score_bounds(self._model, X, y, lengths, full, self._engine)
+    def _distribution(self, model: ChainModel, X: UserData, lengths: UserData = None) -> ChainDistribution:
+        self._validate_params("decoding")
+        inputs, chains = model.reader.read_entries(X, lengths)
+        return ChainDistribution(
+            rule=self.decoding,
+            model=model,
+            field=model.field_of(inputs, chains, self._engine),
+            is_flat=lengths is not None,
+            inputs=inputs,
+        )
 
     @validated(refit=FLAG, tol=POSITIVE)
     def loo_log_prob(
@@ -626,16 +521,3 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         of_inputs = {OF_INPUT + name: one.C is None for name, one in self.inputs.items()}
         others = [term.name for term in terms if term.name not in of_inputs]
         return [[name] for name, is_free in of_inputs.items() if is_free] + ([others] if others else [])
-
-    def _best(self, model: ChainModel, found: ChainDistribution) -> Labels:
-        """Return the labels that the decoding rule chooses, as integers, one per token."""
-        self._validate_params("decoding")
-        if self.decoding != "f1":
-            return found.best(self.decoding)
-        classes = model.labels.classes.tolist()
-        if not are_spans(classes):
-            raise ValueError(
-                f"decoding='f1' with the labels {shown_list(classes)}: expected tags of spans, such as O, B-PER and "
-                "I-PER. Use decoding='viterbi' or 'marginal' instead"
-            )
-        return f1_labels(found, span_rules(classes, "lenient"))

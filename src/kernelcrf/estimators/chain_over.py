@@ -23,6 +23,7 @@ from sklearn.model_selection import GroupKFold
 from sklearn.utils.validation import has_fit_parameter
 
 from kernelcrf.arrays import Array, Floats, Inputs, UserData
+from kernelcrf.distributions.chain import ChainDistribution
 from kernelcrf.estimators.base import fitted_model
 from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.estimators.input import ENTRY, Input
@@ -93,8 +94,8 @@ class ChainOver(ValidatedEstimator):
     >>> crf = ChainOver(forest).fit(data.X, data.y)
     >>> round(crf.score(new.X, new.y), 1), crf.predict(new.X)[0][:6], crf.predict_proba(new.X)[0].shape
     (0.9, array([2, 2, 1, 1, 1, 1]), (9, 3))
-    >>> crf.log_prob(new.X[:1], new.y[:1]).shape
-    (1,)
+    >>> crf.log_prob(new.X[:1], new.y[:1]).shape, crf.distribution(new.X[:1]).entropy().shape
+    ((1,), (1,))
     >>> inputs = {"classifier": Input("linear"), "tokens": Input("rbf", n_components=100)}  # a kernel beside the forest
     >>> both = ChainOver(forest, chain=ChainCRF(inputs=inputs, random_state=0)).fit(data.X, data.y)
     >>> round(both.score(new.X, new.y), 1), both.chain_.explain(both.transform(new.X)[0], 0).label
@@ -225,6 +226,11 @@ class ChainOver(ValidatedEstimator):
     def classes_(self) -> Array:
         """Return the labels, in the order of the columns of probabilities."""
         return self._model.chain.classes_
+
+    def distribution(self, X: UserData) -> ChainDistribution:
+        """Return the distribution p(y|x) of the labels of the sequences X, as `ChainCRF.distribution` does."""
+        model = self._model
+        return model.chain.distribution(self._transform(model, X))
 
     def predict(self, X: UserData) -> list[Array]:
         """Return the predicted labels, one array per sequence."""

@@ -22,11 +22,12 @@ from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.arrays import Array, Floats, UserData, is_sparse
+from kernelcrf.decoding import VITERBI
+from kernelcrf.distributions.rows import RowDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import CLASSES, LAPLACE, OF_POSTERIORS, POSTERIOR
@@ -98,6 +99,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     >>> model = KernelClassifier(C="evidence", n_components=50, laplace=True, random_state=0).fit(X, y)
     >>> round(model.score(X, y), 2), model.predict(X[:3]), model.predict_proba(X[:1]).round(2)
     (0.98, array([0, 1, 1]), array([[1., 0.]]))
+    >>> model.distribution(X[:3]).entropy().shape  # answers all questions about p(y|x)
+    (3,)
     >>> mean, variance = model.latent_mean_and_variance(X[:3])
     >>> model.decision_function(X[:3]).round(1), variance.shape, model.uncertainty(X[:3], n_samples=20).epistemic.shape
     (array([-6.2, 11.1,  3.5]), (3,), (3,))
@@ -157,12 +160,17 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         scores = self._model.scores(X, self._engine)
         return np.asarray(scores[:, 1] - scores[:, 0]) if scores.shape[1] == 2 else scores
 
+    def distribution(self, X: UserData) -> RowDistribution:
+        """Return the distribution p(y|x) of the classes of the rows of X, which answers questions beyond labels."""
+        return self._distribution(self._model, X)
+
+    def _distribution(self, model: RowModel, X: UserData) -> RowDistribution:
+        return RowDistribution(rule=VITERBI, model=model, scores=model.scores(X, self._engine))
+
     def predict(self, X: UserData) -> Array:
         """Return the most probable class of each row of X."""
-        return self._best(self._model, X)
-
-    def _best(self, model: RowModel, X: UserData) -> Array:
-        return np.asarray(model.classes[model.scores(X, self._engine).argmax(axis=1)])
+        labels: Array = self.distribution(X).decode()
+        return labels
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
     def predict_proba(
@@ -180,7 +188,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         """
         model = self._model
         if posterior == "map":
-            return np.asarray(softmax(model.scores(X, self._engine), axis=1))
+            return self._distribution(model, X).marginals()
         draws = n_samples, variance_temperature, random_state
         return average_draws(model.draw_probabilities(X, *draws, self._engine))[0]
 
@@ -210,8 +218,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
         """Return the fraction of labels that are predicted correctly; `sample_weight` has one weight per row."""
-        model = self._model
-        return row_accuracy(y, self._best(model, X), model.classes, sample_weight)
+        distribution = self.distribution(X)
+        return row_accuracy(y, distribution.decode(), distribution.classes, sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -28,8 +28,8 @@ class ConformalLabellings(Conformal):
 
     Parameters
     ----------
-    estimator : estimator with the methods log_prob and decode
-        A fitted ChainCRF, SegmentCRF, GraphCRF or MultiLabelCRF, or a Pipeline that ends with one of them.
+    estimator : estimator with the methods log_prob and distribution
+        A fitted ChainCRF, SegmentCRF, ChainOver, GraphCRF or MultiLabelCRF, or a Pipeline that ends with one of them.
     confidence_level : float, default=0.9
         Probability that the set of a new sequence contains its true labelling, between 0 and 1.
     max_size : int, default=1000
@@ -62,7 +62,7 @@ class ConformalLabellings(Conformal):
         Any,
         estimator_with(
             "log_prob",
-            "decode",
+            "distribution",
             advice="such as ChainCRF; for TemperatureScaling, pass its estimator_",
         ),
     ]
@@ -73,7 +73,7 @@ class ConformalLabellings(Conformal):
     control = "all"
 
     def predict_set(self, X: UserData) -> list[LabellingSet]:
-        """Return, for each sequence, a list of labellings with their log-probabilities, best first, as `decode` does.
+        """Return, for each sequence, a list of labellings with their log-probabilities, best first, as `k_best` does.
 
         Each list has the attribute `is_complete`, which is False if the set was cut at `max_size` labellings.
         """
@@ -81,14 +81,15 @@ class ConformalLabellings(Conformal):
         model, X, threshold = self._open_calibrated(X)
         lowest = -threshold - SLACK * max(threshold, 1.0)
         size = min(FIRST_SIZE, self.max_size + 1)
-        ranked = list(model.decode(X, n_best=size))
+        ranked = list(model.distribution(X).k_best(size))
 
         def unfinished() -> list[int]:
             return [i for i, one in enumerate(ranked) if len(one) == size and one[-1][1] >= lowest]
 
         while size <= self.max_size and (open_ := unfinished()):
             size = min(2 * size, self.max_size + 1)
-            for i, one in zip(open_, model.decode(_safe_indexing(X, open_), n_best=size), strict=True):
+            distribution = model.distribution(_safe_indexing(X, open_))
+            for i, one in zip(open_, distribution.k_best(size), strict=True):
                 ranked[i] = one
         cut = set(unfinished()) if size > self.max_size else set()
         if cut:
@@ -104,7 +105,8 @@ class ConformalLabellings(Conformal):
         )
 
     def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:
-        scores, best = -model.log_prob(X, y), [one[0][0] for one in model.decode(X)]
+        distribution = model.distribution(X)
+        scores, best = -distribution.log_prob(y), [one[0][0] for one in distribution.k_best()]
         truth, samples = read_truth(model, y, [np.size(one) for one in best], any(np.ndim(one) == 0 for one in best))
         complete = np.bincount(samples[(truth == UNKNOWN).any(axis=1)], minlength=len(scores)) == 0
         return scores[complete], np.flatnonzero(complete), complete

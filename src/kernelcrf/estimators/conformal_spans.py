@@ -7,14 +7,27 @@ from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from kernelcrf.answers.conformal import least_probability
 from kernelcrf.answers.spans import SPAN_SCHEME, PredictedSpan
 from kernelcrf.arrays import Flags, Floats, Ints, UserData
-from kernelcrf.estimators.conformal import Conformal, estimator_with, read_truth
+from kernelcrf.estimators.chain_over import ChainOver
+from kernelcrf.estimators.conformal import Conformal, read_truth
+from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.readers.missing_labels import UNKNOWN
 from kernelcrf.readers.spans import scheme_of, spans
-from kernelcrf.validation import SHARE
+from kernelcrf.validation import SHARE, Constraint, either
+
+
+def _has_spans(estimator: UserData) -> bool:
+    return isinstance(estimator[-1] if isinstance(estimator, Pipeline) else estimator, SequenceEstimator | ChainOver)
+
+
+ESTIMATOR_WITH_SPANS = either(
+    Constraint("a fitted ChainCRF, SegmentCRF or ChainOver", _has_spans),
+    advice="for TemperatureScaling, pass its estimator_",
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -26,12 +39,12 @@ class ConformalSpans(Conformal):
 
     Parameters
     ----------
-    estimator : estimator with the methods predict_spans and span_marginals
-        A fitted ChainCRF or SegmentCRF, or a Pipeline that ends with one.
+    estimator : ChainCRF, SegmentCRF, ChainOver or Pipeline
+        A fitted estimator whose distribution has spans, or a Pipeline that ends with one.
     confidence_level : float, default=0.9
         Expected share of true spans that are found, between 0 and 1.
     scheme : None or str, default=None
-        The tagging scheme of the labels, as in `ChainCRF.predict_spans`. SegmentCRF needs None.
+        The tagging scheme of the labels, as in `ChainDistribution.spans`. SegmentCRF needs None.
 
     Attributes
     ----------
@@ -53,14 +66,7 @@ class ConformalSpans(Conformal):
     [(0, 3, 2, 0.85), (3, 5, 1, 0.57), (5, 8, 0, 0.3), (8, 9, 1, 0.5)]
     """
 
-    estimator: Annotated[
-        Any,
-        estimator_with(
-            "predict_spans",
-            "span_marginals",
-            advice="such as ChainCRF or SegmentCRF; for TemperatureScaling, pass its estimator_",
-        ),
-    ]
+    estimator: Annotated[Any, ESTIMATOR_WITH_SPANS]
     _: KW_ONLY
     confidence_level: Annotated[float, SHARE] = 0.9
     scheme: Annotated[str | None, SPAN_SCHEME] = None
@@ -68,12 +74,13 @@ class ConformalSpans(Conformal):
     control = "share"
 
     def predict_set(self, X: UserData) -> list[list[PredictedSpan]]:
-        """Return one list of spans with their probabilities per sequence, as `ChainCRF.predict_spans` does."""
+        """Return one list of spans with their probabilities per sequence, as `ChainDistribution.spans` does."""
         self._validate_params("scheme")
         model, X, threshold = self._open_calibrated(X)
-        least = least_probability(threshold)
-        found: list[list[PredictedSpan]] = model.predict_spans(X, threshold=least, **self._options)
-        return found
+        spans: list[list[PredictedSpan]] = model.distribution(X).spans(
+            threshold=least_probability(threshold), **self._options
+        )
+        return spans
 
     @property
     def _options(self) -> dict[str, str]:
@@ -81,15 +88,16 @@ class ConformalSpans(Conformal):
         return {} if self.scheme is None else {"scheme": self.scheme}
 
     def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:
-        lengths = [len(one) for one in model.predict_proba(X)]
+        distribution = model.distribution(X)
+        lengths = distribution.chains.lengths
         truth, samples = read_truth(model, y, lengths, is_flat=False)
         complete = np.bincount(samples[(truth == UNKNOWN).any(axis=1)], minlength=len(lengths)) == 0
-        classes = np.asarray(model.classes_)
+        classes = distribution.classes
         labels, scheme = classes[truth.argmax(axis=1)].tolist(), scheme_of(classes.tolist(), self.scheme)
-        ends = pairwise(np.cumsum([0, *lengths]).tolist())
-        own = [
+        ends = pairwise(distribution.chains.offsets.tolist())
+        true = [
             spans(labels[a:b], scheme, name="y") if kept else [] for (a, b), kept in zip(ends, complete, strict=True)
         ]
-        p = np.concatenate([np.empty(0), *model.span_marginals(X, own, **self._options)])
-        counts = np.array([len(one) for one in own], int)
-        return np.where(p > 0, 1 - p, np.inf), np.repeat(np.arange(len(own)), counts), complete & (counts > 0)
+        p = np.concatenate([np.empty(0), *distribution.span_marginals(true, **self._options)])
+        counts = np.array([len(one) for one in true], int)
+        return np.where(p > 0, 1 - p, np.inf), np.repeat(np.arange(len(true)), counts), complete & (counts > 0)

@@ -18,24 +18,23 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from kernelcrf.arrays import Array, Floats, UserData
+from kernelcrf.decoding import VITERBI
+from kernelcrf.distributions.graph import GraphDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import InputNetworkEstimator
 from kernelcrf.estimators.parameters import CLASSES
 from kernelcrf.fitting.graphs import LabelledGraphs
-from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.joint_labels import Reversible
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
-from kernelcrf.models.base import rng_of
-from kernelcrf.models.network import COVERS, GraphModel, NetworkDistribution, inference_named
+from kernelcrf.models.network import COVERS, GraphModel, inference_named
 from kernelcrf.models.potentials import Potentials
-from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
-from kernelcrf.readers.graphs import GraphSamples, read_graphs, read_labelled_graphs
+from kernelcrf.readers.graphs import GraphSamples, read_labelled_graphs
 from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
 from kernelcrf.score.terms import Term, constant_term
-from kernelcrf.validation import FLAG, SEED, SIZE, Constraint, either, one_of, shown_list, validated
+from kernelcrf.validation import FLAG, Constraint, either, one_of, shown_list
 
 CLIQUES = (EDGES, SKIPS, PATHS)
 
@@ -144,10 +143,11 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
            [-1.3,  1.2]])
     >>> crf.predict(X[:1])[0], crf.predict_proba(X[:1])[0].shape
     (array([1, 1, 1, 1]), (4, 2))
-    >>> [round(log_p, 2) for labels, log_p in crf.decode(X[:1], n_best=2)[0]]
-    [-0.11, -2.54]
-    >>> crf.log_prob(X[:1], y[:1]).round(2), crf.entropy(X[:1]).round(2), crf.sample(X[:1], 3, random_state=0)[0].shape
-    (array([-0.11]), array([0.44]), (3, 4))
+    >>> distribution = crf.distribution(X[:1])  # answers all questions about p(y|x)
+    >>> [round(log_p, 2) for labels, log_p in distribution.k_best(2)[0]], distribution.entropy().round(2)
+    ([-0.11, -2.54], array([0.44]))
+    >>> crf.log_prob(X[:1], y[:1]).round(2), distribution.sample(3, random_state=0)[0].shape
+    (array([-0.11]), (3, 4))
     >>> crf.score(X, y), round(crf.log_marginal_likelihood(), 1)
     (0.775, -27.0)
     >>> crf.save("graphs.kcrf")
@@ -208,35 +208,34 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         )
         return self
 
+    def distribution(self, X: UserData) -> GraphDistribution:
+        """Return the distribution p(y|x) of the labels of the graphs X, which answers questions beyond labels.
+
+        Its methods share one pass of inference: marginals of nodes and edges, entropies, samples, and the k likeliest
+        labellings. The parameter `inference` says which of them are exact.
+        """
+        self._validate_params("inference")
+        model, engine = self._model, self._engine
+        graphs = GraphSamples.read(X, directed=self.directed, like=model.empty_samples)
+        field = model.field(graphs, self.inference, engine)
+        return GraphDistribution(
+            rule=VITERBI, model=model, graphs=graphs, field=field, inference=self.inference, engine=engine
+        )
+
     def predict(self, X: UserData) -> list[Array]:
         """Return the predicted labels, one array per graph.
 
         If inference="exact", this is the likeliest labelling of the graph; otherwise, the likeliest label of each node.
         """
-        graphs, found = self._distribution(model := self._model, X)
-        return model.labels.decode(found.best()[0], Chains(graphs.offsets))
+        labels: list[Array] = self.distribution(X).decode()
+        return labels
 
     def predict_proba(self, X: UserData) -> list[Array]:
         """Return the probabilities of the labels: one array per graph, with one row per node.
 
         Entry [v, j] of an array is p(y_v = classes_[j] | x); it is an approximation unless inference="exact".
         """
-        graphs, found = self._distribution(model := self._model, X)
-        return Ragged.cut(found.marginals(NODES)[0].reshape(-1, len(model.labels.classes)), graphs.offsets)
-
-    @validated(n_best=either(SIZE))
-    def decode(self, X: UserData, n_best: int = 1) -> list[list[tuple[Array, float]]]:
-        """Return the `n_best` likeliest labellings of each graph with their log-probabilities, best first.
-
-        This needs inference="exact".
-        """
-        if self.inference != "exact":
-            raise ValueError(f"decode is not available with inference={self.inference!r}: set inference='exact'")
-        model, ranked = self._model, []
-        for x in read_graphs(X):
-            ((labels, log_p),) = self._distribution(model, [x])[1].k_best(n_best)
-            ranked.append(list(zip(model.labels.classes[labels], log_p, strict=True)))
-        return ranked
+        return self.distribution(X).marginals()
 
     def log_prob(self, X: UserData, y: UserData) -> Floats:
         """Return log p(y|x) of each graph; with inference="loopy", return a lower bound of log p(y|x).
@@ -244,39 +243,15 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         If labels are missing, this is the logarithm of the total probability of all labellings that agree with y. It is
         not available with inference="gibbs".
         """
-        graphs, found = self._distribution(model := self._model, X)
-        order = Chains(graphs.offsets)
-        return found.log_prob(model.labels.encode_single(flat_labels(y, order), order)[None])
-
-    def entropy(self, X: UserData) -> Floats:
-        """Return the entropy of p(y|x) in nats, -sum_y p(y|x) log p(y|x), for each graph.
-
-        With inference="loopy" the result is an approximation. It is not available with inference="gibbs".
-        """
-        return self._distribution(self._model, X)[1].entropy()
-
-    @validated(n_samples=either(SIZE), random_state=SEED)
-    def sample(self, X: UserData, n_samples: int = 1, random_state: UserData = None) -> list[Array]:
-        """Return labels drawn from p(y|x): one array per graph, with one row per draw and one column per node.
-
-        With inference="exact" the draws are exact; otherwise, they are from Gibbs sampling.
-        """
-        graphs, found = self._distribution(model := self._model, X)
-        draws = found.sample(n_samples, rng_of(random_state))[0]
-        return Ragged.cut(model.labels.classes[draws], graphs.offsets, axis=1)
+        return self.distribution(X).log_prob(y)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
         """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per graph."""
-        graphs, found = self._distribution(model := self._model, X)
-        order = Chains(graphs.offsets)
-        right, known = model.labels.compare(found.best()[0], flat_labels(y, order))
-        weights = score_weights(sample_weight, order.lengths, known, "graph")
+        distribution = self.distribution(X)
+        tokens = flat_labels(y, distribution.chains)
+        right, known = distribution.model.labels.compare(distribution.decode_indices(), tokens)
+        weights = score_weights(sample_weight, distribution.chains.lengths, known, "graph")
         return float(np.average(right[known], weights=weights))
-
-    def _distribution(self, model: GraphModel, X: UserData) -> tuple[GraphSamples, NetworkDistribution]:
-        self._validate_params("inference")
-        graphs = GraphSamples.read(X, directed=self.directed, like=model.empty_samples)
-        return graphs, model.distribution(graphs, self.inference, self._engine)
 
     def _check_combinations(self) -> None:
         super()._check_combinations()

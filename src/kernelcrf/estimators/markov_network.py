@@ -18,6 +18,8 @@ import numpy as np
 from sklearn.base import DensityMixin
 
 from kernelcrf.arrays import Array, Floats, Places, UserData
+from kernelcrf.decoding import VITERBI
+from kernelcrf.distributions.table import TableDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import NetworkEstimator, interacting_pairs
 from kernelcrf.estimators.parameters import CATEGORIES, STRUCTURE
@@ -29,7 +31,6 @@ from kernelcrf.kernels.labels import LabelKernel, LabelMap
 from kernelcrf.kernels.named_kernels import NAMED
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.label_sets import TableModel, pair_graph, pair_name, variable_name
-from kernelcrf.models.network import NetworkDistribution
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.readers.tables import TableReader
 from kernelcrf.readers.weights import only_weighted, read_weights
@@ -118,6 +119,8 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     (array([-2.44, -2.59]), -1247.0, (2, 3))
     >>> model.impute([[2, None, 0]]).tolist(), model.predict_proba([[2, None, 0]])[1].round(2)
     ([[2, 0, 0]], array([[0.52, 0.01, 0.47]]))
+    >>> model.distribution([[2, None, 0]]).entropy().round(2)  # of the missing values, given the known ones
+    array([0.75])
     >>> round(model.log_marginal_likelihood(), 1)
     -1277.3
     >>> model.save("table.kcrf")
@@ -162,6 +165,15 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         )
         return self
 
+    def distribution(self, X: UserData) -> TableDistribution:
+        """Return the distribution of the missing values of the rows of X, given their known values.
+
+        Its methods share one pass of inference: marginals of variables and pairs, entropies, samples, and the k
+        likeliest completions.
+        """
+        model = self._model
+        return TableDistribution(rule=VITERBI, model=model, field=model.field(model.reader.read(X), self._engine))
+
     def score_samples(self, X: UserData) -> Floats:
         """Return log p(z) of each row z of X.
 
@@ -182,8 +194,8 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
 
     def impute(self, X: UserData) -> Array:
         """Return X with the missing values of each row filled in by their likeliest combination."""
-        model = self._model
-        return model.reader.decode(self._given(model, X).best())
+        rows: Array = self.distribution(X).decode()
+        return rows
 
     def predict_proba(self, X: UserData) -> list[Floats]:
         """Return the probabilities of the values of each variable, given the known values of each row.
@@ -191,12 +203,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         The result has one array per variable, with one row per row of X and one column per value of the variable. A
         known value has probability 1; to predict a known value, pass None in its place.
         """
-        model = self._model
-        found = self._given(model, X)
-        return [found.marginals(variable_name(v)) for v in range(model.n_features)]
-
-    def _given(self, model: TableModel, X: UserData) -> NetworkDistribution:
-        return model.distribution(model.reader.read(X), self._engine)
+        return self.distribution(X).marginals()
 
     def _label_kernel(self, values: Array, v: int) -> LabelMap:
         """Return the kernel on the values of variable v, centred so that potentials sum to zero over the values."""

@@ -11,7 +11,6 @@ main effects, which are part of f_j and f_k.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -19,19 +18,18 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from kernelcrf.arrays import Array, Floats, Inputs, Places, UserData
+from kernelcrf.decoding import DecodingRule, rules_for
+from kernelcrf.distributions.label_sets import LabelSetDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import InputNetworkEstimator, interacting_pairs
 from kernelcrf.estimators.parameters import STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
-from kernelcrf.models.base import rng_of
 from kernelcrf.models.label_sets import LabelSetModel, label_name, pair_graph, pair_name
-from kernelcrf.models.network import NetworkDistribution
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.readers.rows import LabelSetReader, RowReader, set_accuracy
 from kernelcrf.readers.weights import only_weighted, read_weights
 from kernelcrf.score.terms import Term, constant_term
-from kernelcrf.validation import SEED, SIZE, either, one_of, validated
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -60,7 +58,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         with the largest total mutual information between neighbouring labels. You can also pass a list of pairs.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process, default=None
         Kernel for interactions that depend on the inputs; None keeps interactions constant.
-    decoding : "joint" or "marginal", default="joint"
+    decoding : "viterbi", "marginal" or a rule of kernelcrf.decoding, default="viterbi"
         Whether `predict` returns the likeliest set of labels, which is best for the accuracy of whole sets, or all
         labels of probability above 1/2, which is best for Hamming loss.
     structure_tol : float, default=1e-3
@@ -107,19 +105,20 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     (array([[0, 0, 1],
            [1, 1, 1]]), array([[0.48, 0.47, 0.73],
            [0.51, 0.54, 0.83]]))
-    >>> [(labels.tolist(), round(log_p, 2)) for labels, log_p in model.decode(X[:1], n_best=2)[0]]
+    >>> distribution = model.distribution(X[:2])  # answers all questions about p(y|x)
+    >>> [(labels.tolist(), round(log_p, 2)) for labels, log_p in distribution.k_best(2)[0]]
     [([0, 0, 1], -1.08), ([1, 1, 1], -1.2)]
-    >>> model.log_prob(X[:2], Y[:2]).round(1), model.entropy(X[:2]).round(1)
+    >>> model.log_prob(X[:2], Y[:2]).round(1), distribution.entropy().round(1)
     (array([-4.1, -2.5]), array([1.6, 1.5]))
     >>> round(model.score(X, Y), 2), round(model.log_marginal_likelihood(), 1)
     (0.52, -438.6)
-    >>> model.sample(X[:2], 3, random_state=0).shape
+    >>> distribution.sample(3, random_state=0).shape
     (3, 2, 3)
     >>> model.save("labels.kcrf")
     """
 
     structure: Annotated[Any, STRUCTURE] = "auto"
-    decoding: Annotated[str, either(one_of("joint", "marginal"))] = "joint"
+    decoding: Annotated[str | DecodingRule, rules_for(LabelSetDistribution)] = "viterbi"
 
     _model_type = LabelSetModel
 
@@ -160,68 +159,43 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         )
         return self
 
+    def distribution(self, X: UserData) -> LabelSetDistribution:
+        """Return the distribution p(y|x) of the label sets of the rows of X, which answers questions beyond labels.
+
+        Its methods share one pass of inference: marginals of labels and of pairs, entropies, samples, and the k
+        likeliest label sets.
+        """
+        self._validate_params("decoding")
+        model = self._model
+        return LabelSetDistribution(rule=self.decoding, model=model, rows=model.rows.read(X), engine=self._engine)
+
     def predict(self, X: UserData) -> Array:
         """Return the predicted label sets in the format of the y passed to `fit`."""
-        model = self._model
-        return model.sets.decode(self._best(model, X))
-
-    def _best(self, model: LabelSetModel, X: UserData) -> Places:
-        """Return, for each row and label, whether the label is in the predicted set: 1 if it is, otherwise 0."""
-        self._validate_params("decoding")
-        joint = self.decoding == "joint"
-        best = [found.best() if joint else model.marginals(found)[:, :, 1] > 0.5 for found in self._blocks(model, X)]
-        return np.concatenate(best).astype(np.intp)
+        labels: Array = self.distribution(X).decode()
+        return labels
 
     def predict_proba(self, X: UserData) -> Floats:
         """Return the probability that each row has each label, with one row per row of X and one column per label.
 
         If the y passed to `fit` was one-dimensional, the result has one column for each of its two values.
         """
-        model = self._model
-        p = np.concatenate([model.marginals(found) for found in self._blocks(model, X)])
-        return np.asarray(p[:, 0] if model.sets.one_column else p[:, :, 1])
-
-    @validated(n_best=either(SIZE))
-    def decode(self, X: UserData, n_best: int = 1) -> list[list[tuple[Array, float]]]:
-        """Return the `n_best` likeliest label sets of each row with their log-probabilities, best first."""
-        model = self._model
-        ranked = (one for found in self._blocks(model, X) for one in found.k_best(n_best))
-        return [list(zip(model.sets.decode(labels.astype(np.intp)), log_p, strict=True)) for labels, log_p in ranked]
+        return self.distribution(X).marginals()
 
     def log_prob(self, X: UserData, y: UserData) -> Floats:
         """Return log p(y|x) of each row.
 
         If labels are missing, this is the log-probability of the known labels.
         """
-        model = self._model
-        rows, labels = model.rows.read(X), model.sets.read(y)
-        if rows.shape[0] != len(labels):
-            raise ValueError(f"y has {len(labels)} rows and X has {rows.shape[0]}: expected one row of y per row of X")
-        found, low = [], 0
-        for block in model.distributions(rows, self._engine):
-            found.append(block.log_prob(labels[low : low + block.n_samples]))
-            low += block.n_samples
-        return np.concatenate(found)
-
-    def entropy(self, X: UserData) -> Floats:
-        """Return the entropy of p(y|x) in nats, -sum_y p(y|x) log p(y|x), for each row."""
-        return np.concatenate([found.entropy() for found in self._blocks(self._model, X)])
-
-    @validated(n_samples=either(SIZE), random_state=SEED)
-    def sample(self, X: UserData, n_samples: int = 1, random_state: UserData = None) -> Array:
-        """Return `n_samples` draws from p(y|x) for all rows; each draw has the format of the y passed to `fit`."""
-        model, rng = self._model, rng_of(random_state)
-        draws = np.concatenate([found.sample(n_samples, rng) for found in self._blocks(model, X)])
-        return np.stack([model.sets.decode(one) for one in draws.astype(np.intp).transpose(1, 0, 2)])
+        return self.distribution(X).log_prob(y)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
         """Return the fraction of rows in which all known labels are predicted correctly, weighted by `sample_weight`.
 
         Rows without a known label are left out.
         """
-        model = self._model
-        predicted = self._best(model, X)
-        true = model.sets.read(y)
+        distribution = self.distribution(X)
+        predicted = distribution.decode_indices()
+        true = distribution.model.sets.read(y)
         if true.shape != predicted.shape:
             raise ValueError(f"y has {len(true)} rows and X has {len(predicted)}: expected the same number")
         return set_accuracy(true, predicted, sample_weight)
@@ -248,10 +222,6 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
             if edge_kernel is not None:
                 terms.append(Term(name, name, interactions(2, 2), C, edge_kernel, "rows"))
         return terms
-
-    def _blocks(self, model: LabelSetModel, X: UserData) -> Iterator[NetworkDistribution]:
-        """Return an iterator over the distributions p(y|x), in blocks of rows of X."""
-        return model.distributions(model.rows.read(X), self._engine)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

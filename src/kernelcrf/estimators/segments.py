@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Self
 
-from kernelcrf.answers.segments import predicted_segments, segment_probabilities
-from kernelcrf.answers.spans import N_BEST, THRESHOLD, PredictedSpan
 from kernelcrf.answers.weights import data_frame
 from kernelcrf.arrays import Floats, Inputs, UserData, is_sparse
 from kernelcrf.distributed.sources import is_distributed
+from kernelcrf.distributions.segments import SegmentDistribution
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
 from kernelcrf.estimators.sequences import SequenceEstimator
@@ -37,7 +36,7 @@ from kernelcrf.readers.segments import SegmentLabels, fit_labels, read_tokens
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.terms import FIRST_TERM, LAST_TERM, SEGMENT_TERM, TOKEN_TERM, Term, segment_terms
-from kernelcrf.validation import FLAG, either, nothing, one_of, validated, whole
+from kernelcrf.validation import FLAG, either, nothing, one_of, whole
 
 SMOOTH, FREE = "smooth", "free"
 # The most durations with scores of their own, unless `max_duration` says otherwise.
@@ -98,7 +97,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     laplace : bool, default=False
         Whether to compute the marginal likelihood and the posterior of the weights, which `log_marginal_likelihood`,
         `uncertainty` and `predict_proba(posterior="laplace")` need. The value "diagonal" of ChainCRF is not available.
-    decoding : "viterbi" or "marginal", default="viterbi"
+    decoding : "viterbi", "marginal" or a rule of kernelcrf.decoding, default="viterbi"
         Whether `predict` returns the labels of the likeliest segmentation, or the likeliest label of each token.
     solver : str or a solver such as NewtonCG(), default="auto"
         One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
@@ -141,18 +140,15 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     0 -3.5 -3.5 -3.3  0.8  0.9  1.0
     1 -2.2 -2.6 -2.4  1.2  0.9  0.4
     >>> x = X[:1]
-    >>> [(s.start, s.end, s.label, round(s.probability, 1)) for s in crf.predict_spans(x)[0]][:3]
+    >>> distribution = crf.distribution(x)
+    >>> [(s.start, s.end, s.label, round(s.probability, 1)) for s in distribution.spans()[0]][:3]
     [(0, 6, 0, 0.7), (6, 10, 1, 0.4), (10, 16, 0, 0.4)]
-    >>> crf.span_marginals(x, [[(0, 6, 0)]])[0].round(1), crf.span_table(x, threshold=0.3).shape
-    (array([0.7]), (6, 5))
-    >>> crf.predict(x)[0][:8], crf.predict_proba(x)[0].shape, crf.sample(x, 5, random_state=0)[0].shape
+    >>> crf.predict(x)[0][:8], crf.predict_proba(x)[0].shape, distribution.sample(5, random_state=0)[0].shape
     (array([0, 0, 0, 0, 0, 0, 1, 1]), (28, 2), (5, 28))
     >>> {label: round(p, 1) for label, p in crf.predict_marginals(x)[0][0].items()}
     {0: 1.0, 1: 0.0}
-    >>> [round(log_p, 1) for labels, log_p in crf.decode(x, n_best=2)[0]]
-    [-1.3, -2.0]
     >>> segments = [(0, 6, 0), (6, 10, 1), (10, 16, 0), (16, 20, 1), (20, 24, 0), (24, 28, 1)]
-    >>> crf.log_prob(x, [segments]).round(1), crf.entropy(x).round(1)
+    >>> crf.log_prob(x, [segments]).round(1), distribution.entropy().round(1)
     (array([-1.3]), array([3.3]))
     >>> crf.explain(x[0], 4).label, crf.uncertainty(x, n_samples=20).epistemic[0].shape
     (0, (28,))
@@ -271,41 +267,18 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     def _observed_only(self) -> Collection[str]:
         return self._without_all_pairs([TOKEN_TERM, FIRST_TERM, LAST_TERM, SEGMENT_TERM])
 
-    @validated(threshold=THRESHOLD, n_best=N_BEST)
-    def predict_spans(
-        self, X: UserData, lengths: UserData = None, *, threshold: float | None = None, n_best: int | None = None
-    ) -> list[list[PredictedSpan]]:
-        """Return segments with their probabilities: one list per sequence, from left to right.
+    def distribution(self, X: UserData, lengths: UserData = None) -> SegmentDistribution:
+        """Return the distribution p(y|x) of the segmentations of X, which answers questions beyond labels.
 
-        A segment has the attributes start, end (the index of the token after the last), label and probability: how
-        probable it is that the sequence has exactly this segment. By default these are the segments of the likeliest
-        segmentation. Segments with the label O of IOB2 tags are left out.
-
-        threshold : return instead all segments whose probability is at least this number. Segments below 0.5 may
-            overlap.
-        n_best : return instead the most probable segments of each sequence, at most this many, sorted by probability
-            and not from left to right. If `threshold` is passed too, segments with a smaller probability are left out.
+        Its methods share one pass of inference: marginals of tokens, entropies, samples, the k likeliest labellings,
+        and segments with their probabilities.
         """
-        return predicted_segments(self._model.distribution(X, lengths, self._engine), threshold, n_best)
+        return self._distribution(self._model, X, lengths)
 
-    def span_marginals(self, X: UserData, spans: UserData, lengths: UserData = None) -> list[Floats]:
-        """Return the probabilities of the given segments, one array per sequence.
-
-        spans : for each sequence, a list of tuples (start, end, label), such as (3, 5, "PER").
-        """
-        return segment_probabilities(self._model.distribution(X, lengths, self._engine), spans)
-
-    def span_table(self, X: UserData, lengths: UserData = None, **options: Any) -> Any:
-        """Return the segments of `predict_spans` as a pandas.DataFrame, one row per segment.
-
-        The columns are sequence (the index of the sequence in X), start, end, label and probability.
-
-        options : the options of `predict_spans`, such as threshold=0.5.
-        """
-        found = self.predict_spans(X, lengths, **options)
-        columns = ["sequence", *PredictedSpan._fields[:-1]]
-        rows = [(i, *span[:-1]) for i, spans in enumerate(found) for span in spans]
-        return data_frame("span_table", "predict_spans", rows, columns=columns)
+    def _distribution(self, model: SegmentModel, X: UserData, lengths: UserData = None) -> SegmentDistribution:
+        self._validate_params("decoding")
+        field = model.field(X, lengths, self._engine)
+        return SegmentDistribution(rule=self.decoding, model=model, field=field, is_flat=lengths is not None)
 
     def duration_table(self) -> Any:
         """Return `duration_scores_` as a pandas.DataFrame: one row per number of tokens, one column per label."""

@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
-from kernelcrf.answers.accepted import PREDICATE, accepted
 from kernelcrf.answers.explain import explain
 from kernelcrf.answers.explanation import Explanation
 from kernelcrf.answers.selection import COST, STRATEGY, select_sequences
 from kernelcrf.answers.summary import summary_html
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.answers.weights import data_frame
-from kernelcrf.arrays import Array, Floats, Labels, Places, UserData
+from kernelcrf.arrays import Array, Floats, Places, UserData
+from kernelcrf.decoding import VITERBI, DecodingRule, rules_for
+from kernelcrf.distributions.sequences import SequenceDistribution
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import CLASSES, N_RESTARTS, OF_POSTERIORS, POSTERIOR, PRIOR_VARIANCE_OR_RULE
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainModel
-from kernelcrf.models.chain_distribution import ChainDistribution
 from kernelcrf.readers.constraints import CONSTRAINTS
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.feature_dicts import HASH_FEATURES
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.score.terms import TRANSITION_TERM
-from kernelcrf.validation import COUNT, FLAG, SEED, SIZE, either, one_of, real, validated
+from kernelcrf.validation import COUNT, FLAG, SEED, SIZE, either, real, validated
 
 Sequential = TypeVar("Sequential", bound=ChainModel)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SequenceEstimator(KernelEstimator[Sequential]):
-    """Base class of estimators of sequences: labels, probabilities, samples, scores, explanations and tables."""
+    """Base class of estimators of sequences: labels, probabilities, scores, explanations and tables."""
 
     C: Annotated[float | str, PRIOR_VARIANCE_OR_RULE] = "auto"
     boundaries: Annotated[bool, FLAG] = False
@@ -46,7 +46,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     all_possible_transitions: Annotated[bool, FLAG] = True
     min_freq: Annotated[float, either(real(least=0))] = 0.0
     n_restarts: Annotated[int, N_RESTARTS] = 0
-    decoding: Annotated[str, either(one_of("viterbi", "marginal"))] = "viterbi"
+    decoding: Annotated[str | DecodingRule, rules_for(SequenceDistribution)] = VITERBI
 
     classes_ = Fitted[Array]("labels.classes")
     transitions_ = Fitted[Floats]("transitions")
@@ -64,11 +64,18 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     def metadata_(self, metadata: dict[str, Any]) -> None:
         self.model_ = replace(self._model, metadata=metadata)
 
+    def distribution(self, X: UserData, lengths: UserData = None) -> SequenceDistribution:
+        """Return the distribution p(y|x) of the labels of the sequences X, which answers questions beyond labels."""
+        raise NotImplementedError
+
+    def _distribution(self, model: Sequential, X: UserData, lengths: UserData = None) -> SequenceDistribution:
+        """Return the distribution that a model predicts, which was read before."""
+        raise NotImplementedError
+
     def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:
         """Return the predicted labels, one array per sequence; the parameter `decoding` says by which rule."""
-        model = self._model
-        found = model.distribution(X, lengths, self._engine)
-        return model.labels.decode(self._best(model, found), found.chains)
+        labels: list[Array] = self.distribution(X, lengths).decode()
+        return labels
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
     def predict_proba(
@@ -92,7 +99,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         model = self._model
         if posterior == "laplace":
             return self._average(model, X, lengths, (n_samples, variance_temperature, random_state))[0]
-        return _marginals(model.distribution(X, lengths, self._engine))
+        return self._distribution(model, X, lengths).marginals()
 
     @validated(**OF_POSTERIORS)
     def uncertainty(
@@ -132,60 +139,18 @@ class SequenceEstimator(KernelEstimator[Sequential]):
 
     def predict_marginals(self, X: UserData, lengths: UserData = None) -> list[list[dict[Any, float]]]:
         """Return one list per sequence, with one dict from labels to probabilities per token, as CRFsuite does."""
-        model = self._model
-        classes, proba = model.labels.classes.tolist(), _marginals(model.distribution(X, lengths, self._engine))
-        return Ragged([dict(zip(classes, row, strict=True)) for row in p.tolist()] for p in proba)
-
-    @validated(n_best=either(SIZE), where=PREDICATE, max_tried=either(SIZE))
-    def decode(
-        self,
-        X: UserData,
-        n_best: int = 1,
-        lengths: UserData = None,
-        *,
-        where: Callable[[Array], object] | None = None,
-        max_tried: int = 1000,
-    ) -> list[list[tuple[Array, float]]]:
-        """Return the `n_best` likeliest labellings of each sequence with their log-probabilities, best first.
-
-        where : a function that takes the labels of one sequence, as an array, and returns whether to accept them. The
-            labellings of each sequence are tried from the likeliest on, until `n_best` of them are accepted.
-        max_tried : the largest number of labellings of a sequence that `where` is called with. If too few of them are
-            accepted, the list of the sequence is shorter than `n_best`, or empty.
-        """
-        model = self._model
-        found, classes = model.distribution(X, lengths, self._engine), model.labels.classes
-        ranked = found.k_best(n_best) if where is None else accepted(found, classes, n_best, where, max_tried)
-        return Ragged([(classes[y], log_p) for y, log_p in one] for one in ranked)
+        return self.distribution(X, lengths).labelled_marginals()
 
     def log_prob(self, X: UserData, y: UserData, lengths: UserData = None) -> Floats:
         """Return log p(y|x) of each sequence; if labels are missing, return the log-probability of the known labels."""
-        model = self._model
-        found = model.distribution(X, lengths, self._engine)
-        tokens = model.read_tokens(y, found.chains, flat=lengths is not None)
-        return found.log_prob(*model.labels.encode(tokens, found.chains))
-
-    def entropy(self, X: UserData, lengths: UserData = None) -> Floats:
-        """Return the entropy of p(y|x) in nats, -sum_y p(y|x) log p(y|x), for each sequence."""
-        return self._model.distribution(X, lengths, self._engine).entropy()
-
-    @validated(n_samples=either(SIZE), random_state=SEED)
-    def sample(
-        self, X: UserData, n_samples: int = 1, random_state: UserData = None, lengths: UserData = None
-    ) -> list[Array]:
-        """Return labels drawn from p(y|x): one array per sequence, with one row per draw and one column per token."""
-        model = self._model
-        found = model.distribution(X, lengths, self._engine)
-        draws = model.labels.classes[found.sample(n_samples, rng_of(random_state))]
-        return Ragged.cut(draws, found.chains.offsets, axis=1)
+        return self.distribution(X, lengths).log_prob(y)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None, lengths: UserData = None) -> float:
         """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per sequence."""
-        model = self._model
-        found = model.distribution(X, lengths, self._engine)
-        best, tokens = self._best(model, found), model.read_tokens(y, found.chains, flat=lengths is not None)
-        right, known = model.labels.compare(best, tokens)
-        weights = score_weights(sample_weight, found.chains.lengths, known, "sequence")
+        distribution = self.distribution(X, lengths)
+        predicted, tokens = distribution.decode_indices(), distribution.read_tokens(y)
+        right, known = distribution.model.labels.compare(predicted, tokens)
+        weights = score_weights(sample_weight, distribution.chains.lengths, known, "sequence")
         return float(np.average(right[known], weights=weights))
 
     def transition_table(self) -> Any:
@@ -208,7 +173,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         can be large and cancel each other.
         """
         model = self._model
-        return explain(model, x, t, label, n_terms, partial(self._best, model), self._engine)
+        return explain(model, x, t, label, n_terms, partial(self._distribution, model))
 
     def _repr_html_inner(self) -> str:
         """Return the HTML of scikit-learn's diagram, with a summary of the fit below it."""
@@ -235,11 +200,6 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         every[TRANSITION_TERM] = self.all_possible_transitions
         return [name for name, has_all in every.items() if self.min_freq or not has_all]
 
-    def _best(self, model: Sequential, found: ChainDistribution) -> Labels:
-        """Return the labels that the decoding rule chooses, as integers, one per token."""
-        self._validate_params("decoding")
-        return found.best(self.decoding)
-
     def _average(
         self, model: Sequential, X: UserData, lengths: UserData, draws: tuple[int | None, float, UserData]
     ) -> list[list[Array]]:
@@ -247,8 +207,3 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         parts = average_draws(model.draw_marginals(X, lengths, *draws, self._engine))
         chains = model.reader.read_entries(X, lengths)[1]
         return [Ragged.cut(part, chains.offsets) for part in parts]
-
-
-def _marginals(found: ChainDistribution) -> list[Array]:
-    """Return the probabilities of the labels, one array per sequence."""
-    return Ragged.cut(found.marginals(), found.chains.offsets)

@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.arrays import Arrays, Config
+from kernelcrf.decoding import VITERBI, rule_from_config, rule_to_config
 from kernelcrf.estimators.input import Input
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.kernel import kernel_parameter
@@ -21,6 +22,8 @@ from kernelcrf.score.terms import OF_INPUT
 OF_THE_RUN = ("engine", "checkpoint", "prior")
 # Parameters that belong to the machine: files do not have them, and those of files of earlier versions are ignored.
 OF_THE_MACHINE = ("n_jobs",)
+# Names of decoding rules in files of earlier versions.
+RENAMED_RULES = {"joint": VITERBI}
 # The names of weights in model files.
 WEIGHTS = ("theta", "weights")
 
@@ -42,6 +45,8 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
         parameters["inputs"] = {name: one.to_config() for name, one in parameters["inputs"].items()}
     if parameters.get("penalty") is not None:
         parameters["penalty"] = parameters["penalty"].to_config()
+    if "decoding" in parameters:
+        parameters["decoding"] = rule_to_config(parameters["decoding"])
     weights = parameters.get("class_weight")
     if isinstance(weights, dict):
         parameters["class_weight"] = [[label_to_json(label), weight] for label, weight in weights.items()]
@@ -90,6 +95,10 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
             name: Input.from_config(own, kernels[kernel_parameter(OF_INPUT + name)])
             for name, own in parameters["inputs"].items()
         }
+    if "decoding" in parameters:
+        stored = parameters["decoding"]
+        is_renamed = isinstance(stored, str) and stored in RENAMED_RULES
+        parameters["decoding"] = RENAMED_RULES[stored] if is_renamed else rule_from_config(stored)
     if isinstance(parameters.get("class_weight"), list):
         parameters["class_weight"] = {label_from_json(label): weight for label, weight in parameters["class_weight"]}
     model.set_params(**parameters)

@@ -24,9 +24,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.answers.spans import right_spans
 from kernelcrf.arrays import Array, Flags, Floats, UserData
+from kernelcrf.decoding import VITERBI
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import DRAWS, POSTERIOR, ValidatedEstimator
+from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.validation import either, instance_of, one_of
 
 COLDEST, HOTTEST = 0.05, 20.0
@@ -101,7 +103,7 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
         # If the original is fitted again, the copy keeps its model.
         estimator, average = copy(self.estimator), None
         if self.posterior == "map":
-            if self.likelihood == "span" and not hasattr(estimator, "predict_spans"):
+            if self.likelihood == "span" and not isinstance(estimator, SequenceEstimator):
                 raise ValueError(
                     f"likelihood='span' with a {type(estimator).__name__}: expected a ChainCRF or SegmentCRF, "
                     "which have spans. Use likelihood='labelling' instead"
@@ -159,8 +161,8 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
             return float(divided.model_.log_score(y, divided.predict_proba(X)))
         if self.likelihood == "span":
             # Other decoding rules would predict other spans for each T.
-            divided.decoding = "viterbi"
-            return _likelihood_of_spans(*right_spans(y, divided.predict_spans(X)))
+            divided.decoding = VITERBI
+            return _likelihood_of_spans(*right_spans(y, divided.distribution(X).spans()))
         return float(divided.model_.log_likelihood(X, y, LocalEngine(divided.n_jobs or 1)))
 
     def __sklearn_tags__(self) -> Any:

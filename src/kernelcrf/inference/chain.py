@@ -24,7 +24,8 @@ import numpy.typing as npt
 from kernelcrf.arrays import Array, Floats
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.batch import Batch
-from kernelcrf.inference.chain_messages import ChainMessages
+from kernelcrf.inference.chain_messages import write_entropies
+from kernelcrf.inference.logspace import LogMessages
 from kernelcrf.inference.loops import decoding as decoding_loops
 from kernelcrf.inference.scaled import ScaledMessages
 from kernelcrf.inference.tangents import ChainMoments, Linearisation
@@ -51,12 +52,19 @@ def edge_marginals(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Ch
     The result has the shape (N, L, L) for N tokens and L labels: one matrix, indexed [i, j], per token t. The matrix of
     the first token of each sequence is zero.
     """
-    return ChainMessages.of(scores, transitions, chains, n_threads=n_threads).edge_marginals()
+    batch = Batch.of(scores, transitions, chains)
+    return Linearisation.of(batch, n_threads, keep=False, summed=False).moments.edges
 
 
 def entropy(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Floats:
     """Return the entropy -sum_y p(y|x) log p(y|x) of each sequence; `chain_messages` has the formula."""
-    return ChainMessages.of(scores, transitions, chains, n_threads=n_threads).entropy()
+    batch, result = Batch.of(scores, transitions, chains), np.empty(chains.n_samples)
+
+    def redo(sample: int, messages: LogMessages) -> None:
+        result[sample] = messages.entropy
+
+    batch.infer(lambda blocks: write_entropies(batch, blocks, result), redo, n_threads)
+    return result
 
 
 def labelling_scores(

@@ -14,7 +14,7 @@ of each earlier token given the label after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -112,15 +112,8 @@ class ChainMessages:
 
     def entropy(self) -> Floats:
         """Return the entropy -sum_y p(y|x) log p(y|x) of each sequence, from forward messages only."""
-        batch, result = self.batch, np.empty(self.batch.chains.n_samples)
-
-        def work(task: Task) -> None:
-            for messages in task:
-                block, e, alpha = messages.block, messages.edges.e, messages.alpha
-                e_log_e, entropies = e * np.log(e, where=e > 0, out=np.zeros_like(e)), result[block.samples]
-                loops.entropy(block.offsets, batch.n_labels, e, e_log_e, batch.tied, alpha, messages.failed, entropies)
-
-        self._map(work, self.tasks)
+        result = np.empty(self.batch.chains.n_samples)
+        self._map(lambda task: write_entropies(self.batch, task, result), self.tasks)
         for sample, messages in self.in_log_space:
             result[sample] = messages.entropy
         return result
@@ -146,3 +139,11 @@ class ChainMessages:
         """Return work(task) for each task, in threads."""
         costs = [float(sum(len(messages.alpha) for messages in task)) for task in tasks]
         return LocalEngine(self.n_threads).map(work, tasks, costs)
+
+
+def write_entropies(batch: Batch, blocks: Iterable[ScaledMessages], result: Floats) -> None:
+    """Write the entropies of the sequences of some blocks to `result`, an array for all sequences of the batch."""
+    for messages in blocks:
+        block, e, alpha = messages.block, messages.edges.e, messages.alpha
+        e_log_e, entropies = e * np.log(e, where=e > 0, out=np.zeros_like(e)), result[block.samples]
+        loops.entropy(block.offsets, batch.n_labels, e, e_log_e, batch.tied, alpha, messages.failed, entropies)

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -270,15 +271,23 @@ class SegmentMessages:
 
     def entropy(self) -> Floats:
         """Return the entropy of p(segmentation | x) of each sequence: log Z minus the expected score."""
-        found, order = np.empty(len(self.log_partition)), self.scores.order
-        for i in range(order.n_samples):
-            own = self.scores.part(i, i + 1)
-            p, (s, _, w, first, last, durations, tail, _, _, g, _) = SegmentMessages.of(own).moments, own.arrays
-            pairs = [(p.nodes, s), (p.steps, w), (p.starts, first), (p.ends, last), (p.lengths, durations)]
-            pairs += [(p.more, tail), (p.segments, g)]
-            expected = sum(float((p_k * np.where(p_k > 0, x_k, 0.0)).sum()) for p_k, x_k in pairs)
-            found[i] = self.log_partition[i] - expected
-        return found
+        x, order, moments = self.scores.arrays, self.scores.order, self.moments
+        s, _, w, first, last, durations, tail, _, _, g, _ = x
+        rows, scratch = candidate_rows(order, len(durations)), SegmentMoments.zeros(x, 0)
+        ones, entropies = np.ones_like(self.weights), self.log_partition.copy()
+        for i, (low, high) in enumerate(pairwise(order.offsets.tolist())):
+            # The moments that are sums over sequences are needed for each sequence alone.
+            sums = tuple(np.zeros_like(total) for total in moments.sums)
+            loops.marginals_all(
+                i, i + 1, x, order.offsets, ones, *self.forward, *self.backward, self.blocks, self.log_partition,
+                *scratch.rows, *sums, scratch.segments,
+            )  # fmt: skip
+            pairs = list(zip(sums, (w, durations, tail), strict=True))
+            pairs += [(p[low:high], score[low:high]) for p, score in zip(moments.rows, (s, first, last), strict=True)]
+            if len(g):
+                pairs.append((moments.segments[rows[low] : rows[high]], g[rows[low] : rows[high]]))
+            entropies[i] -= sum(float((p * np.where(p > 0, score, 0.0)).sum()) for p, score in pairs)
+        return entropies
 
     def tangent(self, direction: SegmentScores) -> SegmentMoments:
         """Return the derivatives of the log-partitions and of all marginals if the scores move along a direction.

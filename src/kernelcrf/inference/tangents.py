@@ -85,12 +85,13 @@ class Linearisation:
     n_threads: int
 
     @classmethod
-    def of(cls, batch: Batch, n_threads: int, *, keep: bool = True) -> Linearisation:
+    def of(cls, batch: Batch, n_threads: int, *, keep: bool = True, summed: bool = True) -> Linearisation:
         """Run a forward-backward pass over a batch.
 
         keep : whether to keep the messages, which `tangents` needs.
+        summed : whether to sum the edge marginals over tokens if all tokens share their transitions.
         """
-        n_labels, chains, summed = batch.n_labels, batch.chains, batch.tied
+        n_labels, chains, summed = batch.n_labels, batch.chains, summed and batch.tied
         nodes, edges = np.empty_like(batch.scores), np.zeros((n_labels, n_labels))
         if not summed:
             edges = np.empty((chains.n_nodes, n_labels, n_labels), batch.scores.dtype)

@@ -160,7 +160,7 @@ def span_reliability(
     Spans are divided by their probability into `n_bins` bins of equal width. A span is right if the true labels have
     a span with the same start, end and label.
 
-    y_spans : the predicted spans, as `ChainCRF.predict_spans` returns them.
+    y_spans : the predicted spans, as `ChainDistribution.spans` returns them.
     scheme : the tagging scheme of `y_true`; None means "lenient" if the labels look like tags, and "runs" otherwise.
 
     Examples

@@ -121,7 +121,7 @@ class FittedModel:
         }
 
 
-def model_digest(model: FittedModel, decoding: str) -> str:
+def model_digest(model: FittedModel, decoding: str | Config) -> str:
     """Return a digest of the decoding rule and of everything in the model on which predictions depend.
 
     The records of the fit, such as the certificate and the evidence, are left out. Fitting again with the same data and

@@ -1,4 +1,4 @@
-"""A fitted conditional random field on sequences, and the distribution of labels that it predicts.
+"""A fitted conditional random field on sequences.
 
 The probability of the labels y of a sequence x is
 
@@ -28,7 +28,7 @@ from kernelcrf.fitting.training import Trained
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.base import rng_of
-from kernelcrf.models.chain_distribution import ChainDistribution
+from kernelcrf.models.chain_field import ChainField
 from kernelcrf.models.kernel import KernelModel
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array, read_count, read_text
@@ -169,17 +169,17 @@ class ChainModel(KernelModel):
     def _step_terms(self) -> list[Term]:
         return [term for term in self.layout.terms if term.kind.is_step and term.kernel is not None]
 
-    def distribution(self, X: UserData, lengths: UserData, engine: LocalEngine) -> ChainDistribution:
-        """Read the sequences X and return the distribution p(y|x) of their labels."""
+    def field(self, X: UserData, lengths: UserData, engine: LocalEngine) -> ChainField:
+        """Read the sequences X and return the random field of their labels."""
         flat, chains = self.reader.read_entries(X, lengths)
-        return self.distribution_of(flat, chains, engine)
+        return self.field_of(flat, chains, engine)
 
-    def distribution_of(self, flat: Inputs | Entries, chains: Chains, engine: LocalEngine) -> ChainDistribution:
-        """Return the distribution p(y|x) of the labels of sequences that `reader` has read."""
+    def field_of(self, flat: Inputs | Entries, chains: Chains, engine: LocalEngine) -> ChainField:
+        """Return the random field of the labels of sequences that `reader` has read."""
         rows = self.term_scores(lambda term: matrix_of(flat, str(term.input)), engine)
         scores = self._zeros(chains.n_nodes, rows[0][1].dtype)
         add_terms(scores.arrays, rows, chains)
-        return self._legal_distribution(scores.s, scores.w, chains, engine)
+        return self._legal_field(scores.s, scores.w, chains, engine)
 
     def _zeros(self, n_nodes: int, dtype: DType) -> ChainScores:
         return ChainScores.zeros(n_nodes, len(self.column_labels), "own" if self._step_terms else "tied", dtype)
@@ -196,12 +196,12 @@ class ChainModel(KernelModel):
         """Yield, for each draw from the posterior of the weights, the label probabilities, one row per token."""
         flat, chains = self.reader.read(X, lengths)
         for s, w in self.score_posterior.draws(flat, chains, n_samples, rng_of(random_state), temperature, engine):
-            yield self._legal_distribution(s, w, chains, engine).marginals()
+            yield self._legal_field(s, w, chains, engine).marginals()
 
-    def _legal_distribution(self, s: Array, w: Array, chains: Chains, engine: LocalEngine) -> ChainDistribution:
+    def _legal_field(self, s: Array, w: Array, chains: Chains, engine: LocalEngine) -> ChainField:
         if self.legal is not None:
             s, w = self.legal.impose(chains, s, w)
-        return ChainDistribution(s, w, chains, engine.n_threads)
+        return ChainField(s, w, chains, engine.n_threads)
 
     def read_tokens(self, y: UserData, chains: Chains, *, flat: bool = False) -> list[UserData]:
         """Return the labels of all tokens in one list; if `flat` is True, y is such a list already."""
@@ -209,8 +209,8 @@ class ChainModel(KernelModel):
 
     def log_likelihood(self, X: UserData, y: UserData, engine: LocalEngine) -> float:
         """Return the log-probability of the labels y of a sequence, averaged over sequences."""
-        found = self.distribution(X, None, engine)
-        return float(found.log_prob(*self.labels.encode(flat_labels(y, found.chains), found.chains)).mean())
+        field = self.field(X, None, engine)
+        return float(field.log_prob(*self.labels.encode(flat_labels(y, field.chains), field.chains)).mean())
 
     def log_score(self, y: UserData, proba: list[Array]) -> float:
         """Return the log-probability of a label, averaged over all known labels in y.

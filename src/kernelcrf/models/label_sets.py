@@ -15,7 +15,7 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamp_labels, labelling_scores
-from kernelcrf.models.network import NetworkDistribution, NetworkModel
+from kernelcrf.models.network import NetworkField, NetworkModel
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.persistence.checks import read_array
 from kernelcrf.readers.rows import LabelSetReader, RowReader
@@ -85,24 +85,28 @@ class LabelSetModel(NetworkModel):
         tables = [self.potentials.potential(constant_term(pair_name(*pair))) for pair in self.edges.tolist()]
         return np.array([table @ LOG_ODDS_RATIO for table in tables])
 
-    def distributions(self, X: Inputs, engine: LocalEngine) -> Iterator[NetworkDistribution]:
-        """Yield the distribution p(y|x) of the labels for one block of rows of X after the other.
+    @property
+    def block_size(self) -> int:
+        """Return the number of rows whose field takes little memory."""
+        return max(BLOCK_ENTRIES // self.exact.program.n_values, 1)
 
-        If X has no rows, yield one distribution for an empty block.
+    def fields(self, X: Inputs, engine: LocalEngine) -> Iterator[NetworkField]:
+        """Yield the random field of the labels for one block of rows of X after the other.
+
+        If X has no rows, yield one field for an empty block.
         """
-        size = max(BLOCK_ENTRIES // self.exact.program.n_values, 1)
-        for low in range(0, max(X.shape[0], 1), size):
-            own = X[low : low + size]
-            inputs = dict.fromkeys(self.potentials.layout.cliques, own)
-            tables = self.potentials.tables(self.exact, own.shape[0], inputs, engine)
-            yield NetworkDistribution(self.exact, tables, len(tables), engine.n_threads)
+        for low in range(0, max(X.shape[0], 1), self.block_size):
+            rows = X[low : low + self.block_size]
+            inputs = dict.fromkeys(self.potentials.layout.cliques, rows)
+            tables = self.potentials.tables(self.exact, rows.shape[0], inputs, engine)
+            yield NetworkField(self.exact, tables, len(tables), engine.n_threads)
 
-    def marginals(self, found: NetworkDistribution) -> Floats:
+    def marginals(self, field: NetworkField) -> Floats:
         """Return an array whose entry [i, j, 1] is the probability that row i has label j.
 
         The entry [i, j, 0] is the probability that it does not.
         """
-        return np.stack([found.marginals(label_name(j)) for j in range(len(self.sets.values))], axis=1)
+        return np.stack([field.marginals(label_name(j)) for j in range(len(self.sets.values))], axis=1)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""
@@ -177,20 +181,20 @@ class TableModel(NetworkModel):
         log_z = float(self.exact.log_partition(self.tables)[0, 0])
         if (labels >= 0).all():
             return np.asarray(labelling_scores(self.exact.graph, self.tables, labels)[:, 0] - log_z)
-        agreeing = self.exact.log_partition(self.distribution(labels, engine).tables, engine.n_threads)
+        agreeing = self.exact.log_partition(self.field(labels, engine).tables, engine.n_threads)
         return np.asarray(agreeing[:, 0] - log_z)
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> Labels:
         """Return `n_samples` rows drawn from the distribution, with one column per variable."""
         return np.asarray(self.exact.calibrate(self.tables).sample(n_samples, rng)[0])
 
-    def distribution(self, labels: Labels, engine: LocalEngine) -> NetworkDistribution:
-        """Return, for each row of `labels`, the distribution of its unknown values given its known values.
+    def field(self, labels: Labels, engine: LocalEngine) -> NetworkField:
+        """Return, for each row of `labels`, the random field of its unknown values given its known values.
 
         Unknown values are -1.
         """
         tables = clamp_labels(self.exact.graph, np.repeat(self.tables, len(labels), axis=0), labels)
-        return NetworkDistribution(self.exact, tables, len(labels), engine.n_threads)
+        return NetworkField(self.exact, tables, len(labels), engine.n_threads)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""

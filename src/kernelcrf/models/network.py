@@ -16,15 +16,15 @@ from typing import Self
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, Labels
+from kernelcrf.arrays import Arrays, Config, Floats, Inputs, Labels
 from kernelcrf.basis.features import FeatureMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.structure_search import Search
 from kernelcrf.graphs.structure import Graph
-from kernelcrf.inference.clique_tree import Exact
+from kernelcrf.inference.clique_tree import Calibrated, Exact
 from kernelcrf.inference.gibbs import Gibbs
 from kernelcrf.inference.loopy import Loopy
-from kernelcrf.inference.loss import clamp_labels, labelling_scores
+from kernelcrf.inference.loss import GraphMoments, clamp_labels, labelling_scores
 from kernelcrf.inference.lower_bounds import mean_field
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.base import FittedModel
@@ -60,8 +60,8 @@ def inference_named(name: str, seed: int) -> Callable[[Graph], Way]:
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkDistribution:
-    """The distribution p(y|x) of the labels y of all samples, given their inputs x.
+class NetworkField:
+    """The random field of the labels y of all samples: p(y|x), given the scores of all labellings of all cliques.
 
     inference : the graph, with the method that computes probabilities on it.
     tables : the scores of all labellings of all cliques, in one row per graph. If there are several rows, each row is a
@@ -74,32 +74,47 @@ class NetworkDistribution:
     n_samples: int
     n_threads: int = 1
 
+    @cached_property
+    def _calibrated(self) -> Calibrated:
+        """Return the results of exact inference, which all questions share."""
+        assert isinstance(self.inference, Exact)
+        return self.inference.calibrate(self.tables, self.n_threads)
+
+    @cached_property
+    def moments(self) -> GraphMoments:
+        """Return the log-partitions of all samples, and the probabilities of all labellings of all cliques."""
+        if isinstance(self.inference, Exact):
+            return self._calibrated.moments
+        return self.inference.moments(self.tables, self.n_threads)
+
     def marginals(self, template: str) -> Floats:
         """Return the probabilities of all labellings of the cliques called `template`, such as "edges".
 
         The result has one row per sample, or a single row if all samples are joined to one graph.
         """
-        return self.all_marginals[:, self.inference.graph.slices[template]]
+        return self.moments.cliques[:, self.inference.graph.slices[template]]
 
-    @cached_property
-    def all_marginals(self) -> Floats:
-        """Return the probabilities of all labellings of all cliques, in the shape of `tables`."""
-        return self.inference.moments(self.tables, self.n_threads).cliques
-
-    def best(self) -> Array:
+    def best(self) -> Labels:
         """Return the likeliest labelling of each row of `tables`, with one column per node.
 
         If inference is not exact, return the likeliest label of each node instead.
         """
         return self.inference.best(self.tables, self.n_threads)[0]
 
-    def k_best(self, k: int) -> Iterator[tuple[Array, list[float]]]:
-        """Yield, for each row of `tables`, the k likeliest labellings and a list of their log-probabilities."""
+    def k_best(self, k: int, log_z: Floats | None = None) -> Iterator[tuple[Labels, list[float]]]:
+        """Yield, for each row of `tables`, the k likeliest labellings and a list of their log-probabilities.
+
+        log_z : the log-partition of each row, if it is known already.
+        """
         if not isinstance(self.inference, Exact):
             raise ValueError("the k likeliest labellings need exact inference: pass inference='exact'")
-        log_z = self.inference.log_partition(self.tables, self.n_threads)[:, 0]
+        log_z = self.moments.log_partition[:, 0] if log_z is None else log_z
         for (labels, scores), z in zip(self.inference.k_best(self.tables, k), log_z, strict=True):
             yield labels, [float(score - z) for score in scores]
+
+    def log_partition(self) -> Floats:
+        """Return log Z(x) of each sample; with loopy inference, return an upper bound."""
+        return self._by_sample(self.moments.log_partition)
 
     def log_prob(self, labels: Labels) -> Floats:
         """Return the log-probability of the labels of each sample; -1 means unknown, and all labels are summed over.
@@ -110,7 +125,7 @@ class NetworkDistribution:
             raise ValueError(
                 "log_prob is not available with inference='gibbs': pass inference='exact', or 'loopy' for a lower bound"
             )
-        log_z = self.inference.log_partition(self.tables, self.n_threads)
+        log_z = self.moments.log_partition
         if (labels >= 0).all():
             return self._by_sample(labelling_scores(self.inference.graph, self.tables, labels) - log_z)
         target = clamp_labels(self.inference.graph, self.tables, labels)
@@ -121,15 +136,17 @@ class NetworkDistribution:
 
     def entropy(self) -> Floats:
         """Return the entropy of p(y|x) for each sample, in nats."""
+        if isinstance(self.inference, Exact):
+            return self._by_sample(self._calibrated.entropy())
         return self._by_sample(self.inference.entropy(self.tables, self.n_threads))
 
-    def sample(self, n_samples: int, rng: np.random.Generator) -> Array:
+    def sample(self, n_samples: int, rng: np.random.Generator) -> Labels:
         """Draw labels from p(y|x), by Gibbs sampling if inference is not exact.
 
         The result is an array [row of `tables`, draw, node].
         """
         if isinstance(self.inference, Exact):
-            return self.inference.calibrate(self.tables).sample(n_samples, rng)
+            return self._calibrated.sample(n_samples, rng)
         return Gibbs(self.inference.graph).sample(self.tables, n_samples, rng)
 
     def _by_sample(self, values: Floats) -> Floats:
@@ -241,8 +258,8 @@ class GraphModel(NetworkModel):
         nodes, offsets = np.empty((0, self.n_features)), np.zeros(1, np.int64)
         return GraphSamples(nodes, offsets, none, None, self.directed, self.columns)
 
-    def distribution(self, graphs: GraphSamples, inference: str, engine: LocalEngine) -> NetworkDistribution:
-        """Return the distribution p(y|x) of the labels of graphs.
+    def field(self, graphs: GraphSamples, inference: str, engine: LocalEngine) -> NetworkField:
+        """Return the random field of the labels of graphs.
 
         inference : the method that computes probabilities, "exact", "loopy" or "gibbs".
         """
@@ -266,7 +283,7 @@ class GraphModel(NetworkModel):
         if len(self.potentials.maps) > len(self.kinds.nodes):
             inputs |= graphs.inputs_of_edges | {EDGE_INPUTS: graphs.edge_inputs}
         tables = self.potentials.tables(way, 1, inputs, engine)
-        return NetworkDistribution(way, tables, graphs.n_samples, engine.n_threads)
+        return NetworkField(way, tables, graphs.n_samples, engine.n_threads)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""

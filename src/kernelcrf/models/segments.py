@@ -1,4 +1,4 @@
-"""A fitted semi-Markov conditional random field, and the distribution of segmentations that it predicts.
+"""A fitted semi-Markov conditional random field, and the random field of segmentations that it predicts.
 
 The probability of a segmentation of a sequence x is the exponential of its score, divided by Z(x). The score is a sum
 over segments, and over the steps from one segment to the next; `inference.segments` has the formula.
@@ -35,8 +35,8 @@ from kernelcrf.score.terms import CHAIN_CLIQUES, DURATION_TERM, SEGMENT_CLIQUES,
 
 
 @dataclass(frozen=True, eq=False)
-class SegmentDistribution:
-    """The distribution of the segmentations of a batch of sequences; labels of tokens are indices of classes.
+class SegmentField:
+    """The random field of the segmentations of a batch of sequences; labels of tokens are indices of classes.
 
     free : the scores before anything is forbidden.
     rules : which segmentations are possible.
@@ -63,21 +63,22 @@ class SegmentDistribution:
         """Return the results of inference."""
         return SegmentMessages.of(self.scores, n_threads=self.n_threads)
 
-    def part(self, low: int, high: int) -> SegmentDistribution:
-        """Return the distribution of the sequences from `low` to `high` - 1."""
+    def part(self, low: int, high: int) -> SegmentField:
+        """Return the field of the sequences from `low` to `high` - 1."""
+        if (low, high) == (0, self.chains.n_samples):
+            return self
         return replace(self, free=self.free.part(low, high))
 
     def marginals(self) -> Floats:
         """Return the probabilities p(y_t = j | x), with one row per token t and one column per label j of tokens."""
-        found = self.messages.moments
-        return self.spec.probabilities(found.nodes, found.starts)
+        moments = self.messages.moments
+        return self.spec.probabilities(moments.nodes, moments.starts)
 
-    def best(self, rule: str = "viterbi") -> Labels:
-        """Return the likeliest labelling of each sequence; for rule="marginal", the likeliest label of each token."""
-        if rule == "marginal":
-            return np.asarray(self.marginals().argmax(axis=1), np.int32)
-        return np.concatenate([np.empty(0, np.int32), *(self.classes_of(own) for own in self.best_segments())])
+    def best(self) -> Labels:
+        """Return the labels of the likeliest segmentation of each sequence."""
+        return np.concatenate([np.empty(0, np.int32), *(self.classes_of(one) for one in self.best_segments)])
 
+    @cached_property
     def best_segments(self) -> list[Segments]:
         """Return the likeliest segmentation of each sequence."""
         engine = LocalEngine(self.n_threads)
@@ -93,7 +94,7 @@ class SegmentDistribution:
     def k_best(self, k: int) -> Iterator[list[tuple[Labels, float]]]:
         """Yield the k likeliest labellings of each sequence with their log-probabilities, best first."""
         for i, log_z in enumerate(self.log_partition()):
-            yield [(self.classes_of(own), float(score - log_z)) for own, score in k_best(self.scores, k, i)]
+            yield [(self.classes_of(one), float(score - log_z)) for one, score in k_best(self.scores, k, i)]
 
     def log_partition(self) -> Floats:
         """Return log Z(x), the logarithm of the normalising constant, for each sequence."""
@@ -107,11 +108,11 @@ class SegmentDistribution:
         """
         known = self.spec.known(labels, allowed, self.chains)
         if known.observed is not None:
-            found = known.observed.moments(self.scores).log_partition
+            log_z = known.observed.moments(self.scores).log_partition
         else:
             clamped = self.rules.impose(self.free, known.opens, known.continues)
-            found = SegmentMessages.of(clamped, n_threads=self.n_threads).log_partition
-        return np.asarray(found - self.log_partition())
+            log_z = SegmentMessages.of(clamped, n_threads=self.n_threads).log_partition
+        return np.asarray(log_z - self.log_partition())
 
     def entropy(self) -> Floats:
         """Return the entropy of p(y|x) for each sequence, in nats."""
@@ -119,11 +120,11 @@ class SegmentDistribution:
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> Array:
         """Return labels drawn from p(y|x), one row per draw and one column per token."""
-        found = np.empty((n_samples, self.chains.n_nodes), np.int32)
+        labels = np.empty((n_samples, self.chains.n_nodes), np.int32)
         for i, (low, high) in enumerate(zip(self.chains.offsets[:-1], self.chains.offsets[1:], strict=True)):
-            for row, own in enumerate(sample(self.messages, n_samples, rng, i)):
-                found[row, low:high] = self.classes_of(own)
-        return found
+            for row, segments in enumerate(sample(self.messages, n_samples, rng, i)):
+                labels[row, low:high] = self.classes_of(segments)
+        return labels
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -183,15 +184,15 @@ class SegmentModel(ChainModel):
         """Return the score of each further token of longer segments, one per label; -inf if they are forbidden."""
         return self._constant(TAIL_TERM) if self.tail else np.full(len(self.spec.types), -np.inf)
 
-    def distribution(self, X: UserData, lengths: UserData, engine: LocalEngine) -> SegmentDistribution:  # type: ignore[override]
-        """Read the sequences X and return the distribution of their segmentations."""
+    def field(self, X: UserData, lengths: UserData, engine: LocalEngine) -> SegmentField:  # type: ignore[override]
+        """Read the sequences X and return the random field of their segmentations."""
         inputs, chains = self._read(X, lengths)
         return self._joined(self.term_scores(lambda term: inputs[term.name], engine), chains, engine)
 
-    def _joined(self, drawn: list[tuple[Term, Array]], chains: Chains, engine: LocalEngine) -> SegmentDistribution:
+    def _joined(self, drawn: list[tuple[Term, Array]], chains: Chains, engine: LocalEngine) -> SegmentField:
         scores = self.rules.zeros(self.layout.terms, chains)
         add_terms(arrays_of_scores(scores), drawn, chains)
-        return SegmentDistribution(scores, self.rules, self.spec, engine.n_threads)
+        return SegmentField(scores, self.rules, self.spec, engine.n_threads)
 
     def _read(self, X: UserData, lengths: UserData) -> tuple[dict[str, Inputs], Chains]:
         """Return the inputs of each term that has inputs, by its name, and the sequences."""

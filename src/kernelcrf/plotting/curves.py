@@ -258,7 +258,7 @@ class ReliabilityDisplay(CurveDisplay):
     ) -> ReliabilityDisplay:
         """Plot the reliability diagram of predicted spans; `kernelcrf.metrics.span_reliability` has the details.
 
-        y_spans : the predicted spans, as `ChainCRF.predict_spans` returns them.
+        y_spans : the predicted spans, as `ChainDistribution.spans` returns them.
         """
         return cls(span_reliability(y_true, y_spans, scheme=scheme, n_bins=n_bins), "spans").plot(ax, name=name)
 

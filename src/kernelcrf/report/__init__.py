@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelcrf.arrays import Floats, UserData
+from kernelcrf.distributions.sequences import SequenceDistribution
 from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.metrics import are_spans, bootstrap, reliability
 from kernelcrf.persistence import PathLike, whole_file
@@ -78,12 +79,13 @@ def make_report(
         scheme = "lenient"
     is_missing = missing_among(chain.from_iterable(y), classes)
     y = [[None if is_missing(label) else label for label in labels] for labels in y]
-    predicted = [labels.tolist() for labels in crf.predict(X)]
-    proba = [np.asarray(P, np.float64) for P in crf.predict_proba(X)]
+    distribution = crf.distribution(X)
+    predicted = [labels.tolist() for labels in distribution.decode()]
+    proba = [np.asarray(p, np.float64) for p in distribution.marginals()]
     known = [[label if label in classes else None for label in labels] for labels in y]
     scores = bootstrap(y, predicted, proba, classes, scheme=scheme)
     bins = reliability(known, proba, classes)
-    order = _hardest(crf, X, known)[:n_hardest]
+    order = _hardest(distribution, known)[:n_hardest]
     chosen = _least_believed(order[:EXPLAINED], known, proba, classes) if decisions is None else list(decisions)
     blocks = [
         sections.stretches(i, y[i], predicted[i])
@@ -96,7 +98,7 @@ def make_report(
     parts = [_decision(crf, X, y, words, train_tokens, suffix, i, t) for i, t in chosen]
     body = [
         sections.heading(title, scores),
-        sections.summary(crf, X, sum(map(len, y))),
+        sections.summary(crf, distribution, sum(map(len, y))),
         sections.scores(scores, y, predicted, scheme),
         sections.confusion(y, predicted),
         sections.calibration(bins, crf),
@@ -123,10 +125,10 @@ def write_report(path: PathLike, html: str) -> None:
         file.write(html.encode("utf-8", errors="backslashreplace"))
 
 
-def _hardest(crf: SequenceEstimator[Any], X: list[object], y: list[list[object]]) -> list[int]:
+def _hardest(distribution: SequenceDistribution, y: list[list[object]]) -> list[int]:
     """Return the indices of all sequences with labels, sorted by log p(y | x) / (number of labels), lowest first."""
     known = np.array([sum(label is not None for label in labels) for labels in y])
-    log_p = crf.log_prob(X, y) / np.maximum(known, 1)
+    log_p = distribution.log_prob(y) / np.maximum(known, 1)
     return [i for i in np.argsort(log_p, kind="stable").tolist() if known[i]]
 
 

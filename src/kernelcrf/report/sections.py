@@ -16,7 +16,8 @@ from kernelcrf.answers.explanation import Explanation
 from kernelcrf.answers.summary import describe_C, summarise, text_of
 from kernelcrf.arrays import Floats, UserData
 from kernelcrf.certificate import IMPORTED, NOT_FITTED, ROUNDED, TEMPERED
-from kernelcrf.estimators.chain import ChainCRF
+from kernelcrf.distributions import ChainDistribution
+from kernelcrf.distributions.sequences import SequenceDistribution
 from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.metrics import Reliability, Score, flat_classification_report, flat_confusion, span_classification_report
 from kernelcrf.report.page import Markup, cards, gap_chart, reliability_chart, section, table, text
@@ -50,10 +51,10 @@ def heading(title: str, scores: Mapping[str, Score]) -> str:
     )
 
 
-def summary(crf: SequenceEstimator[Any], X: UserData, n_tokens: int) -> str:
+def summary(crf: SequenceEstimator[Any], distribution: SequenceDistribution, n_tokens: int) -> str:
     """Return the HTML of the sizes of the data and the model, and of the gap between the fit and the optimum.
 
-    If the labels of X can be certified, the share of certified labels is shown, too.
+    If the labels can be certified, the share of certified labels is shown, too.
     """
     certificate, facts = crf.certificate_, summarise(crf)
     if certificate.status == TEMPERED:
@@ -70,8 +71,8 @@ def summary(crf: SequenceEstimator[Any], X: UserData, n_tokens: int) -> str:
             f"{100 * certificate.relative_gap:.2g} % above the least value that its features or landmarks allow, "
             f"{certificate.lower_bound:,.6g}."
         )
-        if isinstance(crf, ChainCRF) and np.isfinite(certificate.rounding):
-            share = 100 * np.concatenate(crf.certify(X).tokens or [np.ones(1, bool)]).mean()
+        if isinstance(distribution, ChainDistribution) and np.isfinite(certificate.rounding):
+            share = 100 * np.concatenate(distribution.certify().tokens or [np.ones(1, bool)]).mean()
             said += (
                 f" {share:.1f} % of the likeliest labels are certified: the exact optimum on these features or "
                 "landmarks would predict them, too."
@@ -83,7 +84,7 @@ def summary(crf: SequenceEstimator[Any], X: UserData, n_tokens: int) -> str:
         said += f" It ended with status {certificate.status!r}, before its tolerance of {crf.tol:g}."
     width = ("landmarks", f"{facts['landmarks']:,}") if "landmarks" in facts else ("features", f"{facts['inputs']:,}")
     shown = [
-        ("sequences", f"{len(X):,}"),
+        ("sequences", f"{distribution.n_samples:,}"),
         ("tokens", f"{n_tokens:,}"),
         ("labels", f"{len(crf.classes_):,}"),
         ("kernel", facts["kernel"]),

@@ -1,25 +1,27 @@
-"""The distribution of the labels of sequences that a chain predicts; `models.chain` has the formula of p(y|x)."""
+"""The random field of the labels of sequences, given their scores; `models.chain` has the formula of p(y|x)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from kernelcrf.arrays import Array, Flags, Floats, Labels
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import chain, decoding
+from kernelcrf.inference.chain_messages import ChainMessages
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 
 MOST_EDGE_MARGINALS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
-class ChainDistribution:
-    """The distribution p(y|x) of the labels y of a batch of sequences x with N tokens in total.
+class ChainField:
+    """The random field of the labels of a batch of sequences x with N tokens in total: p(y|x), given scores.
 
-    Labels are integers from 0 to L - 1.
+    Labels are integers from 0 to L - 1. One forward-backward pass answers all questions but those about maxima.
 
     s : token scores of shape (N, L); -inf forbids a label.
     w : transition scores of shape (L, L), or (N, L, L) if they depend on inputs; -inf forbids a transition.
@@ -30,14 +32,21 @@ class ChainDistribution:
     chains: Chains
     n_threads: int = 1
 
-    def part(self, low: int, high: int) -> ChainDistribution:
-        """Return the distribution of the sequences from `low` to `high` - 1."""
+    @cached_property
+    def messages(self) -> ChainMessages:
+        """Return the messages of the sequences, which are computed once."""
+        return ChainMessages.of(self.s, self.w, self.chains, n_threads=self.n_threads)
+
+    def part(self, low: int, high: int) -> ChainField:
+        """Return the field of the sequences from `low` to `high` - 1."""
+        if (low, high) == (0, self.chains.n_samples):
+            return self
         rows = slice(*self.chains.offsets[[low, high]])
         w = self.w if self.w.ndim == 2 else self.w[rows]
         return replace(self, s=self.s[rows], w=w, chains=self.chains.part(low, high))
 
-    def batches(self) -> Iterator[tuple[int, int, ChainDistribution]]:
-        """Yield the distribution of a few sequences at a time, from `low` to `high` - 1, with few edge marginals."""
+    def batches(self) -> Iterator[tuple[int, int, ChainField]]:
+        """Yield the field of a few sequences at a time, from `low` to `high` - 1, with few edge marginals."""
         offsets, low = self.chains.offsets, 0
         most = max(1, MOST_EDGE_MARGINALS // self.s.shape[1] ** 2)
         while low < self.chains.n_samples:
@@ -45,18 +54,22 @@ class ChainDistribution:
             yield low, high, self.part(low, high)
             low = high
 
+    def in_float64(self) -> ChainField:
+        """Return the field with its scores in float64."""
+        if self.s.dtype == self.w.dtype == np.float64:
+            return self
+        return replace(self, s=self.s.astype(np.float64), w=self.w.astype(np.float64))
+
     def marginals(self) -> Array:
         """Return the probabilities p(y_t = j | x), with one row per token t and one column per label j."""
-        return chain.moments(self.s, self.w, self.chains, n_threads=self.n_threads).nodes
+        return self.messages.nodes
 
     def edge_marginals(self) -> Array:
         """Return p(y_{t-1} = i, y_t = j | x) as an array [t, i, j]; it is 0 if t is the first token of a sequence."""
-        return chain.edge_marginals(self.s, self.w, self.chains, n_threads=self.n_threads)
+        return self.messages.edge_marginals()
 
-    def best(self, rule: str = "viterbi") -> Array:
-        """Return the likeliest labelling of each sequence; for rule="marginal", the likeliest label of each token."""
-        if rule == "marginal":
-            return np.asarray(self.marginals().argmax(axis=1))
+    def best(self) -> Labels:
+        """Return the likeliest labelling of each sequence."""
         return decoding.viterbi(self.s, self.w, self.chains, n_threads=self.n_threads)[0]
 
     def k_best(self, k: int) -> Iterator[list[tuple[Labels, float]]]:
@@ -67,7 +80,7 @@ class ChainDistribution:
 
     def log_partition(self) -> Floats:
         """Return log Z(x), the logarithm of the normalising constant of p(y|x), for each sequence."""
-        return chain.log_partition(self.s, self.w, self.chains, n_threads=self.n_threads)
+        return self.messages.log_partition
 
     def log_prob(self, labels: Labels, allowed: Flags | None = None) -> Floats:
         """Return the log-probability of the labels of each sequence.
@@ -76,7 +89,7 @@ class ChainDistribution:
         is a boolean array with one row per token and one column per label; `labels` is then ignored.
         """
         if allowed is None:
-            return chain.log_prob(self.s, self.w, self.chains, labels, n_threads=self.n_threads)
+            return chain.labelling_scores(self.s, self.w, self.chains, labels) - self.log_partition()
         clamped = replace(self, s=np.where(allowed, self.s, self.s.dtype.type(-np.inf)))
         try:
             log_z = clamped.log_partition()
@@ -86,14 +99,14 @@ class ChainDistribution:
 
     def entropy(self) -> Floats:
         """Return the entropy of p(y|x) for each sequence, in nats."""
-        return chain.entropy(self.s, self.w, self.chains, n_threads=self.n_threads)
+        return self.messages.entropy()
 
-    def sample(self, n_samples: int, rng: np.random.Generator) -> Array:
+    def sample(self, n_samples: int, rng: np.random.Generator) -> Labels:
         """Return labels drawn from p(y|x), one row per draw and one column per token."""
-        return decoding.sample(self.s, self.w, self.chains, n_samples, rng, n_threads=self.n_threads)
+        return self.messages.sample(n_samples, rng)
 
 
-def _log_partition(one: ChainDistribution) -> float:
+def _log_partition(one: ChainField) -> float:
     """Return the log-partition of one sequence, which is -inf if all its labellings are forbidden."""
     try:
         return float(one.log_partition()[0])

@@ -23,7 +23,7 @@ import numpy as np
 from kernelcrf.answers.spans import SpanTable, Steps, probable_spans
 from kernelcrf.arrays import Floats, Labels, Places
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
-from kernelcrf.models.chain_distribution import ChainDistribution
+from kernelcrf.models.chain_field import ChainField
 from kernelcrf.readers.spans import SpanRules
 
 LEAST_PROBABILITY, FIRST_LIMIT, MOST_STEPS, CLOSE = 0.01, 0.5, 50, 1e-6
@@ -32,21 +32,21 @@ Candidate: TypeAlias = tuple[int, int, float, int]
 """The start, the end and the probability of a span, and its row in the table."""
 
 
-def f1_labels(distribution: ChainDistribution, rules: SpanRules) -> Labels:
+def f1_labels(field: ChainField, rules: SpanRules) -> Labels:
     """Return the labels, one per token, whose spans have the highest expected F1 score over all sequences of the batch.
 
     Among the labellings that have these spans and no others, the likeliest one is returned. If the constraints forbid
     all of them, the result is the likeliest labelling of the sequence.
     """
-    table, p = probable_spans(distribution, rules, LEAST_PROBABILITY, None)
-    chosen = table.take(_choose(table, p, _expected_number(distribution, rules)))
-    labels = np.empty(distribution.chains.n_nodes, np.int32)
-    for low, high, part in distribution.batches():
-        batch_spans = chosen.take((chosen.sequence >= low) & (chosen.sequence < high))
+    table, p = probable_spans(field, rules, LEAST_PROBABILITY, None)
+    chosen = table.take(_choose(table, p, _expected_number(field, rules)))
+    labels = np.empty(field.chains.n_nodes, np.int32)
+    for low, high, part in field.batches():
+        here = chosen.take((chosen.sequence >= low) & (chosen.sequence < high))
         offsets = part.chains.offsets
-        first = offsets[batch_spans.sequence - low]
-        limited = _limit(part, rules, first + batch_spans.start, first + batch_spans.end, batch_spans.type)
-        rows = slice(*distribution.chains.offsets[[low, high]])
+        first = offsets[here.sequence - low]
+        limited = _limit(part, rules, first + here.start, first + here.end, here.type)
+        rows = slice(*field.chains.offsets[[low, high]])
         try:
             labels[rows] = limited.best()
         except InfeasibleSequenceError:
@@ -55,16 +55,16 @@ def f1_labels(distribution: ChainDistribution, rules: SpanRules) -> Labels:
     return labels
 
 
-def _best_of_one(limited: ChainDistribution, free: ChainDistribution) -> Labels:
+def _best_of_one(limited: ChainField, free: ChainField) -> Labels:
     try:
         return limited.best()
     except InfeasibleSequenceError:
         return free.best()
 
 
-def _expected_number(distribution: ChainDistribution, rules: SpanRules) -> float:
+def _expected_number(field: ChainField, rules: SpanRules) -> float:
     """Return the expected number of spans of all sequences."""
-    return sum(float(Steps.of(part, rules).begun.sum()) for _, _, part in distribution.batches())
+    return sum(float(Steps.of(part, rules).begun.sum()) for _, _, part in field.batches())
 
 
 def _choose(table: SpanTable, p: Floats, expected: float) -> Places:
@@ -104,7 +104,7 @@ def _best_set(candidates: list[Candidate], limit: float) -> list[int]:
     return rows
 
 
-def _limit(part: ChainDistribution, rules: SpanRules, start: Places, end: Places, k: Places) -> ChainDistribution:
+def _limit(part: ChainField, rules: SpanRules, start: Places, end: Places, k: Places) -> ChainField:
     """Return the distribution without all labellings whose spans are not the given ones."""
     (N, L), chains = part.s.shape, part.chains
     type_, begins = np.full(N, -1), np.zeros(N, bool)

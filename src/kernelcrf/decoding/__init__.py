@@ -1,0 +1,61 @@
+"""Rules that choose the labels to predict, given the distribution of all labellings; `decoding=` takes their names."""
+
+from dataclasses import asdict
+
+from kernelcrf.arrays import Config, UserData
+from kernelcrf.decoding.expected_f1 import ExpectedF1
+from kernelcrf.decoding.marginal import Marginal
+from kernelcrf.decoding.rule import DecodingRule
+from kernelcrf.decoding.viterbi import Viterbi
+from kernelcrf.validation import Constraint, Parameter, either, one_of, shown
+
+RULES: dict[str, type[DecodingRule]] = {rule.name: rule for rule in (Viterbi, Marginal, ExpectedF1)}
+
+VITERBI = Viterbi.name
+
+
+def rules_for(distribution: type) -> Parameter:
+    """Return the constraint of rules, or of their names, that can decode a class of distributions."""
+
+    def suits(rule: type[DecodingRule] | DecodingRule) -> bool:
+        return all(hasattr(distribution, need) for need in rule.needs)
+
+    def test(value: UserData) -> bool:
+        return isinstance(value, DecodingRule) and not isinstance(value, type) and suits(value)
+
+    names = [name for name, rule in RULES.items() if suits(rule)]
+    return either(one_of(*names), Constraint("a decoding rule such as Viterbi()", test))
+
+
+def find_rule(rule: str | DecodingRule) -> DecodingRule:
+    """Return the rule called `rule`, with its defaults, or `rule` itself if it is an object and not a name."""
+    return RULES[rule]() if isinstance(rule, str) else rule
+
+
+def rule_to_config(rule: str | DecodingRule) -> str | Config:
+    """Return a rule as a value that JSON can store: its name, or a dict of its name and its parameters.
+
+    Raise TypeError if the rule is not in `RULES`, because a file could not be read without its class.
+    """
+    if isinstance(rule, str):
+        return rule
+    if type(rule) is not RULES.get(rule.name):
+        raise TypeError(
+            f"decoding={shown(rule)} cannot be written to a file: expected a rule of kernelcrf.decoding.RULES. Call "
+            "set_params(decoding='viterbi'), or save the estimator with joblib.dump, which stores any object."
+        )
+    return {"name": rule.name, **asdict(rule)}  # type: ignore[call-overload]
+
+
+def rule_from_config(config: str | Config) -> str | DecodingRule:
+    """Return the rule whose `rule_to_config` returned `config`; raise if a file names an unknown rule."""
+    if isinstance(config, str):
+        return config
+    parameters = dict(config)
+    name = parameters.pop("name")
+    if name not in RULES:
+        raise ValueError(f"decoding has the name {shown(name)}: expected one of {', '.join(RULES)}")
+    return RULES[name](**parameters)
+
+
+__all__ = ["RULES", "DecodingRule", "ExpectedF1", "Marginal", "Viterbi"]
