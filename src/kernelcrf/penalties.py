@@ -53,25 +53,32 @@ class Block(Protocol):
     """
 
     @property
-    def C(self) -> float: ...
+    def C(self) -> float:
+        """Return the prior variance."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of the weights."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Return the number of weights."""
 
     @property
-    def pairs(self) -> Pairs | None: ...
+    def pairs(self) -> Pairs | None:
+        """Return the pairs of a feature and a label that have a weight, or None."""
 
     @property
-    def has_inputs(self) -> bool: ...
+    def has_inputs(self) -> bool:
+        """Return whether the scores depend on inputs."""
 
     @property
-    def mean(self) -> Floats | None: ...
+    def mean(self) -> Floats | None:
+        """Return the prior mean of each weight, or None if all are 0."""
 
     @property
-    def precision(self) -> Floats | None: ...
+    def precision(self) -> Floats | None:
+        """Return the prior precision of each weight, or None if all are 1 / C."""
 
 
 class Penalty(ABC):

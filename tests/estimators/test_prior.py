@@ -348,7 +348,7 @@ def test_terms_of_the_prior_are_kept_and_new_ones_join():
     assert new.certificate_.status == "optimal"
     bias, start = (next(t for t in new.model_.layout.terms if t.name == name) for name in ("bias", "start"))
     np.testing.assert_array_equal(bias.mean, with_bias.intercept_)
-    assert start.prior is None
+    assert start.mean is None
 
 
 def test_labels_of_another_type_are_refused():

@@ -29,10 +29,12 @@ def predict_left_out(
     refit: bool,
     tol: float,
     engine: LocalEngine,
+    base_scores: UserData = None,
 ) -> LeaveOneOut:
     """Return log p(y|x) of each training sequence under weights fitted to all other sequences.
 
-    X, y, sample_weight, lengths, class_weight : the data and the class weights of the fit; other data are refused.
+    X, y, sample_weight, lengths, class_weight, base_scores : the data and the class weights of the fit; others are
+        refused.
     refit : whether to fit again without a sequence if the bound on the error of one Newton step is above `tol`.
     """
     certificate = model.certificate
@@ -54,7 +56,8 @@ def predict_left_out(
     indices, allowed = model.labels.encode(model.read_tokens(y, chains, flat=lengths is not None), chains)
     given, classes = read_weights(sample_weight, chains.n_samples, "sequence"), model.labels.classes
     weights = weigh_samples(given, class_weight, chains.lengths, indices, classes, "sequence")
-    data = LabelledSequences(rows, chains, indices, len(classes), allowed, weights, model.legal)
+    base = model.read_base(base_scores, chains, flat=lengths is not None)
+    data = LabelledSequences(rows, chains, indices, len(classes), allowed, weights, model.legal, base)
     terms = model.layout.terms
     features = choose_features(Problem(terms, data), Settings(engine=engine), Start(model.maps))
     objective = Objective(model.layout, data.partitions(terms, features), engine)

@@ -38,6 +38,7 @@ from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.penalties import Penalty
 from kernelcrf.persistence import PathLike
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX, write_model
+from kernelcrf.readers.base_scores import check_base_scores
 from kernelcrf.readers.inputs import BETWEEN, InputsReader
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.score.cliques import TOKENS
@@ -294,7 +295,15 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     input_variances_ = Fitted[dict[str, float]]("variances")
 
     @releasing()
-    def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None, lengths: UserData = None) -> Self:
+    def fit(
+        self,
+        X: UserData,
+        y: UserData = None,
+        sample_weight: UserData = None,
+        lengths: UserData = None,
+        *,
+        base_scores: UserData = None,
+    ) -> Self:
         """Fit the model to labelled sequences, and return it.
 
         X : a list of sequences, or, with `lengths`, the tokens of all sequences one after the other. The description of
@@ -304,6 +313,11 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             and its labels are part of `classes_`. If all weights are 0 and `prior` is given, the result is the earlier
             model, unchanged.
         lengths : the number of tokens of each sequence.
+        base_scores : scores that are added to those of the model and not learned, for example the logarithms of the
+            probabilities of a lexicon, a rule or a neural network. One array per sequence (or one array in all, with
+            `lengths`), with one row per token and one column per label, in the order of `classes_`, which is sorted. A
+            dict can have them as "tokens", and scores of transitions as "steps": arrays [token, label of the token
+            before, label of the token]. Pass scores of the same kind to `predict` and its like.
 
         A fit that stops at `max_iter` warns with ConvergenceWarning.
         """
@@ -317,7 +331,13 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         if self.engine is None and not is_distributed(X):
             chosen = None if self.inputs is None else {name: (one.of, one.columns) for name, one in self.inputs.items()}
             settings["prior"] = None if prior is None else (prior.reader, prior.labels)
+            settings["base_scores"] = base_scores
             read = read_training_data(X, y, sample_weight, lengths, inputs=chosen, **settings)
+        elif base_scores is not None:
+            raise ValueError(
+                "base_scores cannot be combined with data on a cluster: pass sequences in this process and "
+                "engine=None, or add the scores as columns of X"
+            )
         elif self.inputs is not None:
             raise ValueError(
                 "inputs cannot be combined with data on a cluster: pass sequences in this process and engine=None, or "
@@ -334,6 +354,10 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             settings["n_components"] = self._expected_features()
             read = read_parts(X, y, sample_weight, lengths, self.engine, **settings)
         reader, known = read.reader, None
+        base = getattr(read.data, "base", None)
+        for before in (earlier, prior):
+            if before is not None:
+                check_base_scores(before.base, base)
         if prior is not None:
             if not read.n_tokens:
                 self.model_ = prior
@@ -343,24 +367,29 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         found = self._train_chain(read.data, len(read.labels.classes), make, earlier, prior=known)
         metadata = next((dict(one.metadata) for one in (earlier, prior) if one is not None), {})
         readers = reader, read.labels, read.legal
-        self.model_ = ChainModel.of(found, readers, self._specification, self._engine, metadata)
+        self.model_ = ChainModel.of(found, readers, self._specification, self._engine, metadata, base or ())
         return self
 
-    def distribution(self, X: UserData, lengths: UserData = None) -> ChainDistribution:
+    def distribution(self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None) -> ChainDistribution:
         """Return the distribution p(y|x) of the labels of the sequences X, which answers questions beyond labels.
 
         Its methods share one pass of inference: marginals of tokens and of neighbouring tokens, entropies, samples, the
         k likeliest labellings, spans with their probabilities, and labels that are proved to be those of the optimum.
-        """
-        return self._distribution(self._model, X, lengths)
 
-    def _distribution(self, model: ChainModel, X: UserData, lengths: UserData = None) -> ChainDistribution:
+        base_scores : scores of the same kind as in `fit`, if it had some.
+        """
+        return self._distribution(self._model, X, lengths, base_scores)
+
+    def _distribution(
+        self, model: ChainModel, X: UserData, lengths: UserData = None, base_scores: UserData = None
+    ) -> ChainDistribution:
         self._validate_params("decoding")
         inputs, chains = model.reader.read_entries(X, lengths)
+        base = model.read_base(base_scores, chains, flat=lengths is not None)
         return ChainDistribution(
             rule=self.decoding,
             model=model,
-            field=model.field_of(inputs, chains, self._engine),
+            field=model.field_of(inputs, chains, self._engine, base),
             is_flat=lengths is not None,
             inputs=inputs,
         )
@@ -375,6 +404,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         *,
         refit: bool = True,
         tol: float = 0.01,
+        base_scores: UserData = None,
     ) -> LeaveOneOut:
         """Return log p(y|x) of each training sequence under weights fitted to all other sequences.
 
@@ -383,14 +413,15 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         features, the landmarks, the kernel and C stay those of the fit, even if the left-out sequence helped to choose
         them.
 
-        X, y, sample_weight, lengths : the data of the fit; other data are refused.
+        X, y, sample_weight, lengths, base_scores : the data of the fit; other data are refused.
         refit : whether to fit again without a sequence, starting from the Newton step, if the bound is above `tol`.
         tol : the largest error of a log-probability, in nats.
         """
         if is_distributed(X):
             raise ValueError("X is data on a cluster: expected sequences in this process, such as a part of the data")
         data = X, y, sample_weight, lengths
-        return predict_left_out(self._model, *data, self.class_weight, bool(refit), float(tol), self._engine)
+        options = bool(refit), float(tol), self._engine, base_scores
+        return predict_left_out(self._model, *data, self.class_weight, *options)
 
     @validated(path=PATH, dtype=STORED_DTYPE)
     def save(self, path: PathLike, *, dtype: str | None = None) -> None:

@@ -35,9 +35,11 @@ from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.models.rows import RowModel
+from kernelcrf.readers.base_scores import check_base_scores, read_row_scores
 from kernelcrf.readers.missing_labels import UNKNOWN
 from kernelcrf.readers.rows import RowReader, find_classes, row_accuracy
 from kernelcrf.readers.weights import only_weighted, read_weights, weigh_samples
+from kernelcrf.score.cliques import TOKENS
 from kernelcrf.validation import shown_list, validated
 
 
@@ -120,10 +122,15 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     classes_ = Fitted[Array]("classes")
     feature_names_in_ = FittedNames("reader.column_names")
 
-    def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> KernelClassifier:
+    def fit(
+        self, X: UserData, y: UserData, sample_weight: UserData = None, *, base_scores: UserData = None
+    ) -> KernelClassifier:
         """Fit the model to a dense or sparse matrix X and to y, and return it.
 
         y has one label per row of X, and `sample_weight` has one weight per row.
+
+        base_scores : scores that are added to those of the model and not learned, with one row per row of X and one
+            column per class, in the order of `classes_`. Pass scores of the same kind to `predict` and its like.
         """
         self._validate_params()
         earlier, given = self._find_start(), X
@@ -137,39 +144,49 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
                 f"{shown_list(earlier.classes.tolist())}: expected the same classes for a warm start; use "
                 "the same labels, or set warm_start=False"
             )
+        base = read_row_scores(base_scores, len(labels), len(classes))
+        if earlier is not None:
+            check_base_scores(earlier.base, base)
+        offsets = None if base is None else base[TOKENS]
         weights, known = read_weights(sample_weight, len(labels), "row"), labels != UNKNOWN
         if not known.all():
             X, labels, weights = X[known], labels[known], None if weights is None else weights[known]
+            offsets = None if offsets is None else offsets[known]
             if weights is not None and not weights.any():
                 raise ValueError("sample_weight is 0 for every row with a known label: expected a weight above 0")
         weights = weigh_samples(weights, self.class_weight, np.ones_like(labels, np.int64), labels, classes, "row")
-        weights, X, labels = only_weighted(weights, X, labels)
+        offsets = np.zeros((len(labels), 0)) if offsets is None else offsets
+        weights, X, labels, offsets = only_weighted(weights, X, labels, offsets)
         chains = Chains.from_lengths(np.ones_like(labels, np.int64))
-        data = LabelledSequences(X, chains, labels, len(classes), weights=weights)
+        base = {TOKENS: offsets} if base is not None else None
+        data = LabelledSequences(X, chains, labels, len(classes), weights=weights, base=base)
         by_scale = partial(gamma_by_scale, X, weights, rows.feature_names)
         make = partial(self._kernels, X.shape[1], is_sparse(X), by_scale)
         found = self._train_chain(data, len(classes), make, earlier)
-        self.model_ = RowModel.of(found, rows, classes, self._specification)
+        self.model_ = RowModel.of(found, rows, classes, self._specification, base or ())
         return self
 
-    def decision_function(self, X: UserData) -> Array:
+    def decision_function(self, X: UserData, *, base_scores: UserData = None) -> Array:
         """Return the values f_l(x) of the latent functions, with one row per row x of X and one column per class l.
 
-        For two classes, return the difference f_1(x) - f_0(x), one number per row.
+        For two classes, return the difference f_1(x) - f_0(x), one number per row. Base scores are added.
         """
-        scores = self._model.scores(X, self._engine)
+        scores = self._model.scores(X, self._engine, base_scores)
         return np.asarray(scores[:, 1] - scores[:, 0]) if scores.shape[1] == 2 else scores
 
-    def distribution(self, X: UserData) -> RowDistribution:
-        """Return the distribution p(y|x) of the classes of the rows of X, which answers questions beyond labels."""
-        return self._distribution(self._model, X)
+    def distribution(self, X: UserData, *, base_scores: UserData = None) -> RowDistribution:
+        """Return the distribution p(y|x) of the classes of the rows of X, which answers questions beyond labels.
 
-    def _distribution(self, model: RowModel, X: UserData) -> RowDistribution:
-        return RowDistribution(rule=VITERBI, model=model, scores=model.scores(X, self._engine))
+        base_scores : scores of the same kind as in `fit`, if it had some.
+        """
+        return self._distribution(self._model, X, base_scores)
 
-    def predict(self, X: UserData) -> Array:
+    def _distribution(self, model: RowModel, X: UserData, base_scores: UserData = None) -> RowDistribution:
+        return RowDistribution(rule=VITERBI, model=model, scores=model.scores(X, self._engine, base_scores))
+
+    def predict(self, X: UserData, *, base_scores: UserData = None) -> Array:
         """Return the most probable class of each row of X."""
-        labels: Array = self.distribution(X).decode()
+        labels: Array = self.distribution(X, base_scores=base_scores).decode()
         return labels
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
@@ -181,6 +198,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         n_samples: int | None = None,
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
+        base_scores: UserData = None,
     ) -> Array:
         """Return the probability of each class for each row; column j belongs to classes_[j].
 
@@ -188,9 +206,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         """
         model = self._model
         if posterior == "map":
-            return self._distribution(model, X).marginals()
+            return self._distribution(model, X, base_scores).marginals()
         draws = n_samples, variance_temperature, random_state
-        return average_draws(model.draw_probabilities(X, *draws, self._engine))[0]
+        return average_draws(model.draw_probabilities(X, *draws, self._engine, base_scores))[0]
 
     @validated(**OF_POSTERIORS)
     def uncertainty(
@@ -200,13 +218,15 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         n_samples: int | None = None,
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
+        base_scores: UserData = None,
     ) -> Uncertainty:
         """Return the epistemic and the aleatoric uncertainty of the label of each row, in nats.
 
         The parameters are explained in `ChainCRF.predict_proba`.
         """
         draws = n_samples, variance_temperature, random_state
-        _, epistemic, aleatoric = average_draws(self._model.draw_probabilities(X, *draws, self._engine))
+        drawn = self._model.draw_probabilities(X, *draws, self._engine, base_scores)
+        _, epistemic, aleatoric = average_draws(drawn)
         return Uncertainty(epistemic, aleatoric)
 
     def latent_mean_and_variance(self, X: UserData) -> tuple[Floats, Floats]:
@@ -216,9 +236,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         """
         return self._model.latent_mean_and_variance(X, self._engine)
 
-    def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
+    def score(self, X: UserData, y: UserData, sample_weight: UserData = None, *, base_scores: UserData = None) -> float:
         """Return the fraction of labels that are predicted correctly; `sample_weight` has one weight per row."""
-        distribution = self.distribution(X)
+        distribution = self.distribution(X, base_scores=base_scores)
         return row_accuracy(y, distribution.decode(), distribution.classes, sample_weight)
 
     def __sklearn_tags__(self) -> Any:

@@ -30,6 +30,7 @@ from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.segments import SegmentModel
+from kernelcrf.readers.base_scores import check_base_scores
 from kernelcrf.readers.constraints import legal_labelings
 from kernelcrf.readers.pooling import POOLING, described, pool
 from kernelcrf.readers.segments import SegmentLabels, fit_labels, read_tokens
@@ -173,13 +174,22 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     tail_scores_ = Fitted[Floats]("tail_scores")
     segment_coef_ = Fitted[Floats | None]("segment_coef")
 
-    def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None, lengths: UserData = None) -> Self:
+    def fit(
+        self,
+        X: UserData,
+        y: UserData = None,
+        sample_weight: UserData = None,
+        lengths: UserData = None,
+        *,
+        base_scores: UserData = None,
+    ) -> Self:
         """Fit the model to labelled sequences, and return it.
 
         X : a list of sequences, or, with `lengths`, the tokens of all sequences one after the other.
         y : a list with the labels or the segments of each sequence, or, with `lengths`, one list of all labels.
         sample_weight : one weight per sequence.
         lengths : the number of tokens of each sequence.
+        base_scores : scores of the labels of tokens that are added and not learned, as in `ChainCRF.fit`.
         """
         self._validate_params()
         if is_distributed(X):
@@ -192,17 +202,19 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             class_weight=self.class_weight, constraints=None,
             earlier=None if earlier is None else (earlier.reader, earlier.labels),
             read_tokens=partial(read_tokens, is_tags=None if earlier is None else earlier.spec.is_tags),
-            fit_labels=fit_labels,
+            fit_labels=fit_labels, base_scores=base_scores,
         )  # fmt: skip
         reader, flat = read.reader, read.data
         assert isinstance(flat, LabelledSequences)
         assert isinstance(reader, SequenceReader)
         spec = SegmentLabels.of(read.labels.classes)
+        if earlier is not None:
+            check_base_scores(earlier.base, flat.base)
         longest = self._longest(flat, spec) if earlier is None else earlier.longest
         legal = None if self.constraints is None else legal_labelings(self.constraints, spec.types)
         pooled, segment_reader = self._pool(X, lengths, flat, longest, earlier)
         data = LabelledSegments(
-            flat.X, flat.chains, flat.labels, flat.n_labels, flat.allowed, flat.weights, legal,
+            flat.X, flat.chains, flat.labels, flat.n_labels, flat.allowed, flat.weights, legal, flat.base,
             spec=spec, longest=longest, tail=bool(self.tail), pooled=pooled,
         )  # fmt: skip
         data.check()
@@ -219,7 +231,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         found = self._train_chain(data, len(spec.types), kernels, earlier, terms)
         self.model_ = SegmentModel.of(
             found, (reader, read.labels, legal), self._specification, self._engine,
-            {} if earlier is None else earlier.metadata, longest=longest, tail=bool(self.tail),
+            {} if earlier is None else earlier.metadata, flat.base or (), longest=longest, tail=bool(self.tail),
             segment_reader=segment_reader, pooling=None if pooled is None else self.pooling,
         )  # fmt: skip
         return self
@@ -267,17 +279,23 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     def _observed_only(self) -> Collection[str]:
         return self._without_all_pairs([TOKEN_TERM, FIRST_TERM, LAST_TERM, SEGMENT_TERM])
 
-    def distribution(self, X: UserData, lengths: UserData = None) -> SegmentDistribution:
+    def distribution(
+        self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None
+    ) -> SegmentDistribution:
         """Return the distribution p(y|x) of the segmentations of X, which answers questions beyond labels.
 
         Its methods share one pass of inference: marginals of tokens, entropies, samples, the k likeliest labellings,
         and segments with their probabilities.
-        """
-        return self._distribution(self._model, X, lengths)
 
-    def _distribution(self, model: SegmentModel, X: UserData, lengths: UserData = None) -> SegmentDistribution:
+        base_scores : scores of the same kind as in `fit`, if it had some.
+        """
+        return self._distribution(self._model, X, lengths, base_scores)
+
+    def _distribution(
+        self, model: SegmentModel, X: UserData, lengths: UserData = None, base_scores: UserData = None
+    ) -> SegmentDistribution:
         self._validate_params("decoding")
-        field = model.field(X, lengths, self._engine)
+        field = model.field(X, lengths, self._engine, base_scores)
         return SegmentDistribution(rule=self.decoding, model=model, field=field, is_flat=lengths is not None)
 
     def duration_table(self) -> Any:

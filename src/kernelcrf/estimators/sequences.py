@@ -64,17 +64,24 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     def metadata_(self, metadata: dict[str, Any]) -> None:
         self.model_ = replace(self._model, metadata=metadata)
 
-    def distribution(self, X: UserData, lengths: UserData = None) -> SequenceDistribution:
+    def distribution(
+        self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None
+    ) -> SequenceDistribution:
         """Return the distribution p(y|x) of the labels of the sequences X, which answers questions beyond labels."""
         raise NotImplementedError
 
-    def _distribution(self, model: Sequential, X: UserData, lengths: UserData = None) -> SequenceDistribution:
+    def _distribution(
+        self, model: Sequential, X: UserData, lengths: UserData = None, base_scores: UserData = None
+    ) -> SequenceDistribution:
         """Return the distribution that a model predicts, which was read before."""
         raise NotImplementedError
 
-    def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:
-        """Return the predicted labels, one array per sequence; the parameter `decoding` says by which rule."""
-        labels: list[Array] = self.distribution(X, lengths).decode()
+    def predict(self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None) -> list[Array]:
+        """Return the predicted labels, one array per sequence; the parameter `decoding` says by which rule.
+
+        base_scores : scores of the same kind as in `fit`, if it had some.
+        """
+        labels: list[Array] = self.distribution(X, lengths, base_scores=base_scores).decode()
         return labels
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
@@ -87,6 +94,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         n_samples: int | None = None,
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
+        base_scores: UserData = None,
     ) -> list[Array]:
         """Return one array per sequence, with one row per token: entry [t, j] is p(y_t = classes_[j] | x).
 
@@ -95,11 +103,13 @@ class SequenceEstimator(KernelEstimator[Sequential]):
             5,000 weights, `fit` itself stores draws, and None means all of them.
         variance_temperature : factor by which the covariance of the posterior is multiplied.
         random_state : seed of the draws.
+        base_scores : scores of the same kind as in `fit`, if it had some.
         """
         model = self._model
         if posterior == "laplace":
-            return self._average(model, X, lengths, (n_samples, variance_temperature, random_state))[0]
-        return self._distribution(model, X, lengths).marginals()
+            draws = n_samples, variance_temperature, random_state
+            return self._average(model, X, lengths, draws, base_scores)[0]
+        return self._distribution(model, X, lengths, base_scores).marginals()
 
     @validated(**OF_POSTERIORS)
     def uncertainty(
@@ -110,10 +120,11 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         n_samples: int | None = None,
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
+        base_scores: UserData = None,
     ) -> Uncertainty:
         """Return the epistemic and aleatoric uncertainty per token in nats; `predict_proba` explains the parameters."""
         draws = n_samples, variance_temperature, random_state
-        return Uncertainty(*self._average(self._model, X, lengths, draws)[1:])
+        return Uncertainty(*self._average(self._model, X, lengths, draws, base_scores)[1:])
 
     @validated(k=either(SIZE), strategy=STRATEGY, cost=COST, random_state=SEED)
     def select_for_labelling(
@@ -137,17 +148,27 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         rng = rng_of(random_state)
         return select_sequences(self._model, X_pool, lengths, k, strategy, cost == "token", rng, self._engine)
 
-    def predict_marginals(self, X: UserData, lengths: UserData = None) -> list[list[dict[Any, float]]]:
+    def predict_marginals(
+        self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None
+    ) -> list[list[dict[Any, float]]]:
         """Return one list per sequence, with one dict from labels to probabilities per token, as CRFsuite does."""
-        return self.distribution(X, lengths).labelled_marginals()
+        return self.distribution(X, lengths, base_scores=base_scores).labelled_marginals()
 
-    def log_prob(self, X: UserData, y: UserData, lengths: UserData = None) -> Floats:
+    def log_prob(self, X: UserData, y: UserData, lengths: UserData = None, *, base_scores: UserData = None) -> Floats:
         """Return log p(y|x) of each sequence; if labels are missing, return the log-probability of the known labels."""
-        return self.distribution(X, lengths).log_prob(y)
+        return self.distribution(X, lengths, base_scores=base_scores).log_prob(y)
 
-    def score(self, X: UserData, y: UserData, sample_weight: UserData = None, lengths: UserData = None) -> float:
+    def score(
+        self,
+        X: UserData,
+        y: UserData,
+        sample_weight: UserData = None,
+        lengths: UserData = None,
+        *,
+        base_scores: UserData = None,
+    ) -> float:
         """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per sequence."""
-        distribution = self.distribution(X, lengths)
+        distribution = self.distribution(X, lengths, base_scores=base_scores)
         predicted, tokens = distribution.decode_indices(), distribution.read_tokens(y)
         right, known = distribution.model.labels.compare(predicted, tokens)
         weights = score_weights(sample_weight, distribution.chains.lengths, known, "sequence")
@@ -201,9 +222,14 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         return [name for name, has_all in every.items() if self.min_freq or not has_all]
 
     def _average(
-        self, model: Sequential, X: UserData, lengths: UserData, draws: tuple[int | None, float, UserData]
+        self,
+        model: Sequential,
+        X: UserData,
+        lengths: UserData,
+        draws: tuple[int | None, float, UserData],
+        base_scores: UserData,
     ) -> list[list[Array]]:
         """Return three lists with one array per sequence: mean marginals, epistemic and aleatoric uncertainty."""
-        parts = average_draws(model.draw_marginals(X, lengths, *draws, self._engine))
+        parts = average_draws(model.draw_marginals(X, lengths, *draws, self._engine, base_scores))
         chains = model.reader.read_entries(X, lengths)[1]
         return [Ragged.cut(part, chains.offsets) for part in parts]

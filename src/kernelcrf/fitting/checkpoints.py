@@ -220,7 +220,7 @@ def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> 
         "n_labels": {term.name: term.k_y.L for term in terms},
         "kernels": {term.name: term.kernel.to_config() for term in terms if term.kernel is not None},
         "C": {term.name: term.C for term in terms},
-        "penalty": {term.name: term.penalty.to_config() for term in terms},
+        "penalty": {term.name: str(term.penalty) for term in terms if not term.penalty.is_smooth},
         "numbers of observed pairs": {term.name: term.pairs.size for term in terms if term.pairs is not None},
         "label_kernel": digest_value([_label_kernel_digest(term.k_y) for term in terms]),
         "n_components": settings.n_components,

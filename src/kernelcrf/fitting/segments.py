@@ -120,7 +120,8 @@ class LabelledSegments(LabelledSequences):
         rows = {
             name: own.rows.with_pairs(pairs[name]) for name, own in features.items() if isinstance(own, CliqueFeatures)
         }
-        return [SegmentPartition(self.chains, len(self.spec.types), self.rules, *known, rows, self.weights)]
+        base = self.spec.base_of_types(self.base)
+        return [SegmentPartition(self.chains, len(self.spec.types), self.rules, *known, rows, self.weights, base)]
 
     def digest(self) -> dict[str, Any]:
         pooled = None if self.pooled is None else digest_array(self.pooled)

@@ -12,7 +12,7 @@ the probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -32,10 +32,12 @@ from kernelcrf.models.chain_field import ChainField
 from kernelcrf.models.kernel import KernelModel
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array, read_count, read_text
+from kernelcrf.readers.base_scores import check_base_scores, read_base_scores
 from kernelcrf.readers.inputs import InputsReader, reader_from_config
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.score.score import add_terms
+from kernelcrf.score.cliques import STEPS
+from kernelcrf.score.score import add_base, add_terms
 from kernelcrf.score.tables import ChainScores
 from kernelcrf.score.terms import (
     BIAS_TERM,
@@ -90,18 +92,20 @@ class ChainModel(KernelModel):
         specification: Config,
         engine: LocalEngine,
         metadata: Config,
+        base: Iterable[str] = (),
         **own: Any,
     ) -> Self:
         """Return the model, given the result of training.
 
         readers : the readers that convert inputs and labels to arrays, and the constraints on labels.
         specification : what the fit asked for.
+        base : the names of the base scores of the fit.
         own : the fields that only a subclass has.
         """
         fitted, (reader, labels, legal) = found.fit, readers
-        history = fitted.solution.history
+        history, fields = fitted.solution.history, cls._fields_of(found, specification)
         return cls(
-            **cls._fields_of(found, specification),
+            **fields | {"base": tuple(sorted(base))},
             reader=reader,
             labels=labels,
             legal=legal,
@@ -131,7 +135,8 @@ class ChainModel(KernelModel):
     @cached_property
     def transitions(self) -> Floats:
         """Return the transition scores that do not depend on inputs, as an array [from label, to label]."""
-        return self._expand(TRANSITION_TERM)
+        L = len(self.column_labels)
+        return self._constants[TRANSITION_TERM].reshape(L, L)
 
     @cached_property
     def term_positions(self) -> Places | None:
@@ -169,20 +174,39 @@ class ChainModel(KernelModel):
     def _step_terms(self) -> list[Term]:
         return [term for term in self.layout.terms if term.kind.is_step and term.kernel is not None]
 
-    def field(self, X: UserData, lengths: UserData, engine: LocalEngine) -> ChainField:
+    def field(self, X: UserData, lengths: UserData, engine: LocalEngine, base_scores: UserData = None) -> ChainField:
         """Read the sequences X and return the random field of their labels."""
         flat, chains = self.reader.read_entries(X, lengths)
-        return self.field_of(flat, chains, engine)
+        return self.field_of(flat, chains, engine, self.read_base(base_scores, chains, flat=lengths is not None))
 
-    def field_of(self, flat: Inputs | Entries, chains: Chains, engine: LocalEngine) -> ChainField:
-        """Return the random field of the labels of sequences that `reader` has read."""
+    def read_base(self, base_scores: UserData, chains: Chains, *, flat: bool) -> dict[str, Floats] | None:
+        """Read base scores, and raise unless they are those that the fit had."""
+        base = read_base_scores(base_scores, chains, len(self.labels.classes), flat=flat)
+        check_base_scores(self.base, base)
+        return base
+
+    def field_of(
+        self,
+        flat: Inputs | Entries,
+        chains: Chains,
+        engine: LocalEngine,
+        base: Mapping[str, Array] | None = None,
+    ) -> ChainField:
+        """Return the random field of the labels of sequences that `reader` has read, with their base scores."""
         rows = self.term_scores(lambda term: matrix_of(flat, str(term.input)), engine)
         scores = self._zeros(chains.n_nodes, rows[0][1].dtype)
+        if scores.w.ndim == 2:
+            # One matrix for all tokens: the scores of the constant term itself, without a copy.
+            rows = [(term, Z) for term, Z in rows if not term.kind.is_step]
         add_terms(scores.arrays, rows, chains)
+        add_base(scores.arrays, base)
         return self._legal_field(scores.s, scores.w, chains, engine)
 
     def _zeros(self, n_nodes: int, dtype: DType) -> ChainScores:
-        return ChainScores.zeros(n_nodes, len(self.column_labels), "own" if self._step_terms else "tied", dtype)
+        L = len(self.column_labels)
+        if self._step_terms or STEPS in self.base:
+            return ChainScores.zeros(n_nodes, L, "own", dtype)
+        return ChainScores(np.zeros((n_nodes, L), dtype), self.transitions.astype(dtype, copy=False))
 
     def draw_marginals(
         self,
@@ -192,10 +216,13 @@ class ChainModel(KernelModel):
         temperature: float,
         random_state: UserData,
         engine: LocalEngine,
+        base_scores: UserData = None,
     ) -> Iterator[Array]:
         """Yield, for each draw from the posterior of the weights, the label probabilities, one row per token."""
         flat, chains = self.reader.read(X, lengths)
-        for s, w in self.score_posterior.draws(flat, chains, n_samples, rng_of(random_state), temperature, engine):
+        draws = n_samples, rng_of(random_state), temperature, engine
+        base = self.read_base(base_scores, chains, flat=lengths is not None)
+        for s, w in self.score_posterior.draws(flat, chains, *draws, base):
             yield self._legal_field(s, w, chains, engine).marginals()
 
     def _legal_field(self, s: Array, w: Array, chains: Chains, engine: LocalEngine) -> ChainField:

@@ -25,6 +25,7 @@ from kernelcrf.models.base import FittedModel
 from kernelcrf.models.posterior import ScorePosterior
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array, read_count, read_map, read_text
+from kernelcrf.readers.base_scores import read_base_names
 from kernelcrf.readers.inputs import BETWEEN, InputsReader
 from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.sequences import SequenceReader
@@ -116,6 +117,7 @@ class KernelModel(FittedModel):
     maps : for each term that depends on inputs, the map from inputs to features.
     objective_curve : the objective at each iteration of the fit.
     has_prior : whether another model was the prior of the fit. Files do not store its means and precisions.
+    base : the names of the base scores of the fit, "tokens" and "steps"; predictions need the same ones.
     """
 
     reader: SequenceReader | InputsReader | RowReader
@@ -124,6 +126,7 @@ class KernelModel(FittedModel):
     maps: Mapping[str, FeatureMap]
     objective_curve: Floats
     has_prior: bool = False
+    base: tuple[str, ...] = ()
 
     @property
     def feature_maps(self) -> Mapping[str, FeatureMap]:
@@ -228,23 +231,24 @@ class KernelModel(FittedModel):
 
     @cached_property
     def _constants(self) -> dict[str, Floats]:
-        """Return the scores of terms without inputs, one row each; terms whose scores are 0 are left out."""
+        """Return the scores of terms without inputs, one row each."""
         weights = self.layout.split(self.theta)
-        rows = {term.name: term.expand(weights[term.name]) for term in self.layout.terms if term.name not in self.maps}
-        return {name: row for name, row in rows.items() if row.any()}
+        return {term.name: term.expand(weights[term.name]) for term in self.layout.terms if term.name not in self.maps}
+
+    @cached_property
+    def _constant_terms(self) -> list[tuple[Term, Floats]]:
+        """Return the terms without inputs with their scores, without those whose scores are 0."""
+        terms = [term for term in self.layout.terms if term.name not in self.maps]
+        return [(term, self._constants[term.name]) for term in terms if self._constants[term.name].any()]
 
     def term_scores(self, inputs: Callable[[Term], Inputs | Entries], engine: LocalEngine) -> list[tuple[Term, Array]]:
         """Return the scores of terms: one row per clique, or a single row if a term has no inputs.
 
         inputs : a function that returns the inputs of a term.
         """
-        found = list[tuple[Term, Array]]()
-        for term in self.layout.terms:
-            if term.name in self.maps:
-                found.append((term, self.folded[term.name].scores(inputs(term), engine)))
-            elif term.name in self._constants:
-                found.append((term, self._constants[term.name]))
-        return found
+        with_inputs = [term for term in self.layout.terms if term.name in self.maps]
+        rows = [(term, self.folded[term.name].scores(inputs(term), engine)) for term in with_inputs]
+        return rows + self._constant_terms
 
     @property
     def dual_coef(self) -> Floats:
@@ -298,6 +302,7 @@ class KernelModel(FittedModel):
         layout, theta = self._without_zeros()
         config["layout"] = layout.to_config()
         config |= {"has_prior": True} if self.has_prior else {}
+        config |= {"base_scores": list(self.base)} if self.base else {}
         arrays |= {"theta": theta, "objective_curve": self.objective_curve}
         for term in layout.terms:
             arrays |= parts.pairs_to_arrays(term.name, term.pairs)
@@ -377,4 +382,5 @@ class KernelModel(FittedModel):
             "maps": maps,
             "objective_curve": read_array(arrays, "objective_curve", (parts.n_records(shared),), "f"),
             "has_prior": config.get("has_prior") is True,
+            "base": read_base_names(config.get("base_scores", [])),
         }

@@ -31,8 +31,9 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior
 from kernelcrf.fitting.laplace import FactoredPosterior, PartialPosterior, Posterior
 from kernelcrf.graphs.structure import Chains
+from kernelcrf.score.cliques import STEPS
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.score import add_terms
+from kernelcrf.score.score import add_base, add_terms
 from kernelcrf.score.tables import ChainScores, Steps
 from kernelcrf.score.terms import TOKEN_TERM, Term
 
@@ -80,6 +81,7 @@ class ScorePosterior:
         rng: np.random.Generator,
         temperature: float,
         engine: LocalEngine,
+        base: Mapping[str, Array] | None = None,
     ) -> Iterator[tuple[Array, Array]]:
         """Yield `n_samples` draws of the token scores and transition scores from their posterior.
 
@@ -87,15 +89,17 @@ class ScorePosterior:
         (N, L, L) if they depend on inputs.
 
         chains : the sequences whose tokens are the rows of X.
+        base : base scores, which are added to each draw, or None.
         """
         step_terms, L = [term for term in self.layout.terms if term.kind.is_step], self.layout.terms[0].k_y.L
         steps: Steps = "tied" if step_terms else "none"
-        if any(term.name in self.maps for term in step_terms):
+        if any(term.name in self.maps for term in step_terms) or STEPS in (base or {}):
             steps = "own"
         inputs = {term.name: matrix_of(X, str(term.input)) for term in self.layout.terms if term.name in self.maps}
         for drawn in self.draw_terms(inputs, n_samples, rng, temperature, engine):
             scores = ChainScores.zeros(X.shape[0], L, steps)
             add_terms(scores.arrays, drawn, chains)
+            add_base(scores.arrays, base)
             for array in scores.arrays.values():
                 check_scores(array)
             yield scores.s, scores.w

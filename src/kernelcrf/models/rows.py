@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,11 +16,12 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import TINY
 from kernelcrf.models.kernel import KernelModel
+from kernelcrf.readers.base_scores import check_base_scores, read_row_scores
 from kernelcrf.readers.labels import values_from_config, values_to_config
 from kernelcrf.readers.missing_labels import UNKNOWN
 from kernelcrf.readers.rows import RowReader, read_classes
 from kernelcrf.score.cliques import NO_CHAINS, TOKENS
-from kernelcrf.score.score import add_terms
+from kernelcrf.score.score import add_base, add_terms
 from kernelcrf.score.terms import BIAS_TERM, TOKEN_TERM
 
 
@@ -32,12 +33,16 @@ class RowModel(KernelModel):
     classes: Array
 
     @classmethod
-    def of(cls, found: Trained, reader: RowReader, classes: Array, specification: Config) -> Self:
+    def of(
+        cls, found: Trained, reader: RowReader, classes: Array, specification: Config, base: Iterable[str] = ()
+    ) -> Self:
         """Return the model, given the result of training, the reader that converts rows to arrays, and the classes.
 
         specification : what the fit asked for.
+        base : the names of the base scores of the fit.
         """
-        return cls(**cls._fields_of(found, specification), reader=reader, classes=classes)
+        fields = cls._fields_of(found, specification) | {"base": tuple(sorted(base))}
+        return cls(**fields, reader=reader, classes=classes)
 
     @property
     def column_labels(self) -> list[UserData]:
@@ -45,9 +50,18 @@ class RowModel(KernelModel):
         found: list[UserData] = self.classes.tolist()
         return found
 
-    def scores(self, X: UserData, engine: LocalEngine) -> Array:
-        """Return the scores f_l(x), with one row per row x of X and one column per class l."""
-        return self._scores(self.reader.read(X), engine)
+    def scores(self, X: UserData, engine: LocalEngine, base_scores: UserData = None) -> Array:
+        """Return the scores f_l(x) plus base scores, with one row per row x of X and one column per class l."""
+        rows = self.reader.read(X)
+        scores = self._scores(rows, engine)
+        add_base({TOKENS: scores}, self.read_base(base_scores, rows.shape[0]))
+        return scores
+
+    def read_base(self, base_scores: UserData, n_rows: int) -> dict[str, Floats] | None:
+        """Read base scores, and raise unless they are those that the fit had."""
+        base = read_row_scores(base_scores, n_rows, len(self.classes))
+        check_base_scores(self.base, base)
+        return base
 
     def _scores(self, rows: Inputs, engine: LocalEngine) -> Array:
         scores = self.term_scores(lambda term: rows, engine)
@@ -56,12 +70,19 @@ class RowModel(KernelModel):
         return s
 
     def draw_probabilities(
-        self, X: UserData, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
+        self,
+        X: UserData,
+        n_samples: int | None,
+        temperature: float,
+        random_state: UserData,
+        engine: LocalEngine,
+        base_scores: UserData = None,
     ) -> Iterator[Array]:
         """Yield, for each draw from the posterior, the class probabilities, one row per row of X."""
         X, rng = self.reader.read(X), rng_of(random_state)
         chains = Chains.from_lengths(np.ones(X.shape[0], np.int64))
-        for scores, _ in self.score_posterior.draws(X, chains, n_samples, rng, temperature, engine):
+        base = self.read_base(base_scores, X.shape[0])
+        for scores, _ in self.score_posterior.draws(X, chains, n_samples, rng, temperature, engine, base):
             yield softmax(scores, axis=1)
 
     def latent_mean_and_variance(self, X: UserData, engine: LocalEngine) -> tuple[Floats, Floats]:

@@ -6,7 +6,7 @@ over segments, and over the steps from one segment to the next; `inference.segme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -29,7 +29,7 @@ from kernelcrf.readers.pooling import ENDS, described, pool
 from kernelcrf.readers.segments import SegmentLabels, read_tokens
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.score.cliques import kind_of
-from kernelcrf.score.score import add_terms
+from kernelcrf.score.score import add_base, add_terms
 from kernelcrf.score.tables import arrays_of_scores
 from kernelcrf.score.terms import CHAIN_CLIQUES, DURATION_TERM, SEGMENT_CLIQUES, SEGMENT_TERM, TAIL_TERM, Term
 
@@ -184,14 +184,24 @@ class SegmentModel(ChainModel):
         """Return the score of each further token of longer segments, one per label; -inf if they are forbidden."""
         return self._constant(TAIL_TERM) if self.tail else np.full(len(self.spec.types), -np.inf)
 
-    def field(self, X: UserData, lengths: UserData, engine: LocalEngine) -> SegmentField:  # type: ignore[override]
+    def field(  # type: ignore[override]
+        self, X: UserData, lengths: UserData, engine: LocalEngine, base_scores: UserData = None
+    ) -> SegmentField:
         """Read the sequences X and return the random field of their segmentations."""
         inputs, chains = self._read(X, lengths)
-        return self._joined(self.term_scores(lambda term: inputs[term.name], engine), chains, engine)
+        base = self.spec.base_of_types(self.read_base(base_scores, chains, flat=lengths is not None))
+        return self._joined(self.term_scores(lambda term: inputs[term.name], engine), chains, base, engine)
 
-    def _joined(self, drawn: list[tuple[Term, Array]], chains: Chains, engine: LocalEngine) -> SegmentField:
-        scores = self.rules.zeros(self.layout.terms, chains)
+    def _joined(
+        self,
+        drawn: list[tuple[Term, Array]],
+        chains: Chains,
+        base: Mapping[str, Array] | None,
+        engine: LocalEngine,
+    ) -> SegmentField:
+        scores = self.rules.zeros(self.layout.terms, chains, base)
         add_terms(arrays_of_scores(scores), drawn, chains)
+        add_base(arrays_of_scores(scores), base)
         return SegmentField(scores, self.rules, self.spec, engine.n_threads)
 
     def _read(self, X: UserData, lengths: UserData) -> tuple[dict[str, Inputs], Chains]:
@@ -218,12 +228,14 @@ class SegmentModel(ChainModel):
         temperature: float,
         random_state: UserData,
         engine: LocalEngine,
+        base_scores: UserData = None,
     ) -> Iterator[Array]:
         """Yield, for each draw from the posterior of the weights, the label probabilities, one row per token."""
         inputs, chains = self._read(X, lengths)
+        base = self.spec.base_of_types(self.read_base(base_scores, chains, flat=lengths is not None))
         for drawn in self.score_posterior.draw_terms(inputs, n_samples, rng_of(random_state), temperature, engine):
             of_terms = [(term, check_scores(Z)) for term, Z in drawn]
-            yield self._joined(of_terms, chains, engine).marginals()
+            yield self._joined(of_terms, chains, base, engine).marginals()
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""

@@ -48,12 +48,12 @@ class SegmentRules:
     repeats: Flags
     legal: Legal | None = None
 
-    def zeros(self, terms: Iterable[Term], chains: Chains) -> SegmentScores:
-        """Return scores that are 0, with the arrays to which the terms add; nothing is forbidden yet."""
+    def zeros(self, terms: Iterable[Term], chains: Chains, base: Mapping[str, Array] | None = None) -> SegmentScores:
+        """Return scores that are 0, in the arrays to which terms and base scores add; nothing is forbidden yet."""
         N, L, D = chains.n_nodes, len(self.repeats), self.longest
-        kinds = {term.cliques for term in terms}
-        first, last = (np.zeros((N, L)) if kind in kinds else None for kind in (FIRSTS, LASTS))
-        g = np.zeros((candidate_rows(chains, D)[-1], L)) if SEGMENTS in kinds else None
+        needed = {term.kind.array for term in terms} | set(base or ())
+        first, last = (np.zeros((N, L)) if name in needed else None for name in (FIRSTS, LASTS))
+        g = np.zeros((candidate_rows(chains, D)[-1], L)) if SEGMENTS in needed else None
         tail = np.zeros(L) if self.tail else None
         return SegmentScores(np.zeros((N, L)), np.zeros((L, L)), np.zeros((D, L)), first, last, tail, g, chains=chains)
 
@@ -105,7 +105,7 @@ class SegmentPartition(RowPartition):
     features : the features of each term that has inputs, by the name of the term; one row per token, or per candidate
         segment for terms of whole segments.
     weights : the weight of each sequence, or None if all weights are 1.
-    base : scores of tokens that are added and not learned, as an array named as in `score.cliques`; else None.
+    base : scores that are added and not learned, as arrays named as in `score.cliques`; None if there are none.
     """
 
     chains: Chains
@@ -133,7 +133,7 @@ class SegmentPartition(RowPartition):
 
     def scores(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> SegmentScores:
         """Return the scores for the parameters theta; nothing is forbidden yet."""
-        scores = self.rules.zeros(layout.terms, self.chains)
+        scores = self.rules.zeros(layout.terms, self.chains, self.base)
         Score(layout, self.features, self.chains).add(arrays_of_scores(scores), theta, n_jobs)
         return scores
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Floats, UserData
 from kernelcrf.graphs.structure import Chains
+from kernelcrf.persistence import ModelFileError
 from kernelcrf.score.cliques import STEPS, TOKENS
 from kernelcrf.validation import shown, shown_list
 
@@ -36,6 +37,15 @@ def read_base_scores(
     return rows
 
 
+def read_row_scores(base_scores: UserData, n_rows: int, n_labels: int) -> dict[str, Floats] | None:
+    """Return base scores of independent rows, an array with one row per row of X, or None if there are none."""
+    chains = Chains.from_lengths(np.ones(n_rows, np.int64))
+    base = read_base_scores(base_scores, chains, n_labels, flat=True)
+    if base is not None and set(base) != {TOKENS}:
+        raise ValueError("base_scores has scores of steps: expected one row per row of X, and one column per class")
+    return base
+
+
 def check_base_scores(names: Sequence[str], base: Mapping[str, Array] | None) -> None:
     """Raise if a model that was fitted with the base scores `names` is asked with others."""
     given = [] if base is None else sorted(base)
@@ -45,6 +55,13 @@ def check_base_scores(names: Sequence[str], base: Mapping[str, Array] | None) ->
             f"base_scores has scores of {' and '.join(given) or 'nothing'}, but the model was fitted {had}: expected "
             "the same, because the weights are those of what base scores leave unexplained"
         )
+
+
+def read_base_names(names: UserData) -> tuple[str, ...]:
+    """Return the names of base scores of a model file; raise if they are wrong."""
+    if not isinstance(names, list) or sorted(map(str, names)) not in ([], [TOKENS], [STEPS], [STEPS, TOKENS]):
+        raise ModelFileError(f"base_scores of the model file is {shown(names)}: expected {[TOKENS, STEPS]}, or one")
+    return tuple(sorted(names))
 
 
 def _stack(name: str, scores: UserData, chains: Chains, shape: tuple[int, ...], flat: bool) -> Floats:

@@ -11,7 +11,7 @@ labels of their tokens if they cover all tokens and no two neighbours have the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from kernelcrf.readers.labels import LabelReader, distinct_labels, flat_labels
 from kernelcrf.readers.missing_labels import is_minus_one
 from kernelcrf.readers.schemes import LENIENT, STRICT_SCHEMES
 from kernelcrf.readers.spans import are_spans
+from kernelcrf.score.cliques import FIRSTS, TOKENS
 from kernelcrf.validation import is_whole, shown
 
 OUTSIDE = "O"
@@ -108,6 +109,21 @@ class SegmentLabels:
         later = np.maximum(nodes - starts, 0.0)[:, self.of_class]
         starts, nodes = starts[:, self.of_class], nodes[:, self.of_class]
         return np.where(self.opens & self.continues, nodes, np.where(self.opens, starts, later))
+
+    def base_of_types(self, base: Mapping[str, Array] | None) -> dict[str, Floats] | None:
+        """Return base scores of segments, given base scores of the labels of tokens, one row per token.
+
+        A token adds the score of its label: that of a later token of its segment, or that of a first token.
+        """
+        if base is None:
+            return None
+        if set(base) != {TOKENS}:
+            raise ValueError(
+                f"base_scores has scores of {' and '.join(sorted(base))}: expected scores of tokens alone, because "
+                "neighbouring tokens of a segment have no step between them"
+            )
+        first, later = (np.asarray(base[TOKENS][:, classes], np.float64) for classes in self._class_of)
+        return {TOKENS: later, FIRSTS: first - later}
 
     def known(self, indices: Labels, allowed: Flags | None, chains: Chains) -> KnownSegments:
         """Return what the labels of tokens say about the segments.

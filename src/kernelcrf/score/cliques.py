@@ -99,7 +99,7 @@ class Clique:
         The array may have further axes before its last one, in the order of the cliques.
         """
         target, rows = arrays[self.array], self.rows(chains)
-        target[rows] += scores.reshape(target.shape) if len(scores) > 1 and target.ndim > 2 else scores
+        target[rows] += scores.reshape(target.shape) if len(scores) != 1 and target.ndim > 2 else scores
 
     def take(self, arrays: Mapping[str, Array], chains: Nodes) -> Array:
         """Return the rows of these cliques in an array, one row per clique."""
