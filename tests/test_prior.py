@@ -11,7 +11,7 @@ from kernelcrf.fitting.laplace import laplace, prior_scale
 from kernelcrf.fitting.leave_one_out import leave_one_out
 from kernelcrf.penalties import EarlierGaussian, JointGaussian
 from kernelcrf.score.layout import Layout
-from kernelcrf.solvers import LBFGS, BlockJacobi, Dual, Newton, NewtonCG, Subspace
+from kernelcrf.solvers import LBFGS, BlockJacobi, Dual, MaxIterations, Newton, NewtonCG, Subspace
 from kernelcrf.solvers.ascent import Ascent
 from kernelcrf.solvers.loop import Progress, minimise
 from kernelcrf.solvers.preconditioners import Preconditioning
@@ -250,7 +250,10 @@ def test_large_precisions_leave_the_dual_bound_its_digits(seed):
     priors = [replace(term.penalty, information=1e12 * term.penalty.information) for term in objective.layout.terms]
     terms = [replace(term, penalty=prior) for term, prior in zip(objective.layout.terms, priors, strict=True)]
     objective = replace(objective, layout=Layout(tuple(terms)))
-    ascent, progress = Ascent.of(objective, np.zeros(objective.layout.size)), Progress(objective, 1e-9, 100)
+    ascent, progress = (
+        Ascent.of(objective, np.zeros(objective.layout.size)),
+        Progress(objective, 1e-9, MaxIterations(100)),
+    )
     for _ in range(30):
         ascent.climb(np.random.default_rng(0), 1e-9)
     ascent.report(progress)

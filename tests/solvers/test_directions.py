@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kernelcrf.solvers import BlockJacobi, Newton, NewtonCG, Subspace, newton
+from kernelcrf.solvers import BlockJacobi, MaxIterations, Newton, NewtonCG, Subspace, newton
 from kernelcrf.solvers.linear_systems import solve_cg
 from kernelcrf.solvers.loop import Progress, descend, minimise
 from kernelcrf.solvers.preconditioners import Preconditioning
@@ -94,7 +94,7 @@ def test_newton_cg_solves_as_far_as_it_pays(objective, monkeypatch, gap, tol, ex
         return solve_cg(product, g, precondition, rtol, max_iter)
 
     monkeypatch.setattr(newton, "solve_cg", recorded)
-    at, progress = at_random(objective), Progress(objective, tol, 10)
+    at, progress = at_random(objective), Progress(objective, tol, MaxIterations(10))
     progress.observe(at, 0.0)
     last = progress.history[-1]
     progress.history[-1] = type(last)(1.0, 0.0, gap, 0.0, 0.0, 0.0)
@@ -107,11 +107,11 @@ def test_newton_cg_solves_as_far_as_it_pays(objective, monkeypatch, gap, tol, ex
 
 def test_the_record_keeps_the_best_point_and_the_greatest_bound(objective):
     n, seen = objective.layout.size, []
-    progress = Progress(objective, 1e-4, 2, lambda history: seen.append(history[-1]))
+    progress = Progress(objective, 1e-4, MaxIterations(2), lambda history: seen.append(history[-1]))
     near = minimise(objective, Newton(), np.zeros(n), tol=1e-2).theta
     points = [objective.evaluate(theta) for theta in (np.zeros(n), near, np.ones(n), near * 1.01)]
     for k, at in enumerate(points):
-        assert progress.out_of_iterations == (k > 2)
+        assert progress.is_stopped == (k > 2)
         progress.passes = float(k)
         progress.observe(at, 0.5 * k)
     values, bounds = [at.value for at in points], np.maximum.accumulate([at.lower_bound for at in points])
@@ -130,7 +130,7 @@ def test_bounds_of_moved_scores_do_not_enter_the_certificate(objective):
     """Neither does one that a moved point gives, if the best point is another one."""
     start = objective.evaluate(np.zeros(objective.layout.size))
     moved = replace(start, value=start.value + 1e-9, lower_bound=start.value, is_moved=True)
-    progress = Progress(objective, 1e-4, 5)
+    progress = Progress(objective, 1e-4, MaxIterations(5))
     for at in (start, moved):
         progress.observe(at, 0.0)
     assert progress.solution("optimal").certificate.lower_bound == start.lower_bound
@@ -139,15 +139,15 @@ def test_bounds_of_moved_scores_do_not_enter_the_certificate(objective):
 
 def test_without_a_point_an_interrupt_is_an_interrupt(objective):
     with pytest.raises(KeyboardInterrupt):
-        Progress(objective, 1e-4, 2).solution("interrupted")
+        Progress(objective, 1e-4, MaxIterations(2)).solution("interrupted")
 
 
 def test_interrupted_at_every_line_there_is_no_point_without_a_record(objective):
-    at = at_random(objective)
+    at, whole = at_random(objective), Progress(objective, 1e-4, MaxIterations(2))
     with interruption.At(None, KeyboardInterrupt) as counted:
-        Progress(objective, 1e-4, 2).observe(at, 0.0)
+        whole.observe(at, 0.0)
     for k in range(1, counted.lines + 1):
-        progress = Progress(objective, 1e-4, 2)
+        progress = Progress(objective, 1e-4, MaxIterations(2))
         with pytest.raises(KeyboardInterrupt), interruption.At(k, KeyboardInterrupt):
             progress.observe(at, 0.0)
         assert progress.best is None or progress.history, k
@@ -155,7 +155,7 @@ def test_interrupted_at_every_line_there_is_no_point_without_a_record(objective)
 
 def test_where_labels_are_missing_the_gap_is_that_of_the_gradient():
     objective = random_objective(3, missing=0.5)
-    progress, at = Progress(objective, 1e-4, 5), at_random(objective)
+    progress, at = Progress(objective, 1e-4, MaxIterations(5)), at_random(objective)
     progress.observe(at, 0.0)
     norms = objective.layout.squared_dual_norms(at.gradient)
     assert progress.history[0].gap == pytest.approx(sum(norms.values()) / 2)
@@ -168,7 +168,7 @@ def test_passes_are_counted(objective):
         def direction(self, objective, at):
             return -0.1 * at.gradient, 2.0
 
-    progress = Progress(objective, 1e-12, 3)
+    progress = Progress(objective, 1e-12, MaxIterations(3))
     assert descend(Steepest(), np.zeros(objective.layout.size), progress, curvature=False, wolfe=0.9) == "max_iter"
     passes = [record.passes for record in progress.history]
     assert passes[0] == 1

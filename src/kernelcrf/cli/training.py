@@ -45,6 +45,7 @@ from kernelcrf.persistence.crfsuite.model_file import SUFFIX
 from kernelcrf.readers.constraints import ConstraintError, check_legal, legal_labelings
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.solvers.loop import INTERRUPTED
+from kernelcrf.solvers.stopping import StoppingRule
 from kernelcrf.validation import shown
 
 SEARCH_TOL, SEARCH_ITERATIONS = 1e-3, 30
@@ -267,7 +268,7 @@ def _climb(
     vocabulary and the weights of the previous fit.
     """
     best, highest, wanted = 1.0, -math.inf, {"tol": crf.tol, "max_iter": crf.max_iter}
-    crf.set_params(warm_start=True, tol=max(crf.tol, SEARCH_TOL), max_iter=min(crf.max_iter, SEARCH_ITERATIONS))
+    crf.set_params(warm_start=True, tol=max(crf.tol, SEARCH_TOL), max_iter=_search_limit(crf.max_iter))
     powers = [0, 1, 2, 3, 4]
     while powers:
         power, started = powers.pop(0), time.perf_counter()
@@ -284,6 +285,11 @@ def _climb(
     echo(f"the last fit, with C = {best:g}, goes to tol = {crf.set_params(C=best, **wanted).tol:g}")
     caught = _fit(crf, train)
     return crf.set_params(warm_start=False), caught
+
+
+def _search_limit(max_iter: int | StoppingRule) -> int | StoppingRule:
+    """Return the limit of each fit of a search."""
+    return min(max_iter, SEARCH_ITERATIONS) if isinstance(max_iter, int) else max_iter
 
 
 def _read_settings(settings: list[str]) -> dict[str, object]:

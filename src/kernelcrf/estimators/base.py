@@ -48,8 +48,8 @@ from kernelcrf.persistence.error import CONTENT_ERRORS
 from kernelcrf.readers.columns import string_names
 from kernelcrf.solvers import SOLVER, Record, Solver
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
+from kernelcrf.solvers.stopping import STOP, StoppingRule
 from kernelcrf.validation import (
-    COUNT,
     FLAG,
     N_JOBS,
     PATH,
@@ -122,7 +122,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
     laplace: Annotated[bool | str, FLAG] = False
     solver: Annotated[str | Solver, SOLVER] = "auto"
     tol: Annotated[float, SHARE] = 1e-4
-    max_iter: Annotated[int, COUNT] = 1000
+    max_iter: Annotated[int | StoppingRule, STOP] = 1000
     certify_full: Annotated[bool, FLAG] = False
     warm_start: Annotated[bool, FLAG] = False
     checkpoint: Annotated[Any, CHECKPOINT] = None
@@ -231,7 +231,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         return Settings(
             solver=self.solver,
             tol=float(self.tol),
-            max_iter=int(self.max_iter),
+            max_iter=self.max_iter,
             certify_full=bool(self.certify_full),
             random_state=seed,
             n_restarts=int(getattr(self, "n_restarts", 0)),

@@ -169,9 +169,10 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         sparse inputs if all labels are observed, label_kernel is "delta" and there is no `edge_kernel`, else "lbfgs".
     tol : float, default=1e-4
         The fit stops when the objective is proved to be within this fraction of its minimum.
-    max_iter : int, default=1000
-        Largest number of iterations; for the solver "dual", of passes over the data. A fit that stops here warns with
-        ConvergenceWarning. Raise `max_iter` then, or accept the gap in `certificate_`.
+    max_iter : int or a stopping rule such as MaxSeconds(60), default=1000
+        Largest number of iterations; for the solver "dual", of passes over the data. A rule of kernelcrf.solvers can
+        limit the time instead. A fit that stops here warns with ConvergenceWarning. Raise `max_iter` then, or accept
+        the gap in `certificate_`.
     certify_full : bool, default=False
         Whether to compute `certificate_.gap_full`: how much lower the objective could at most be if every training
         token were a landmark. With n_components="auto" it is always computed.

@@ -17,6 +17,7 @@ from kernelcrf.penalties import penalty_from_config
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.labels import label_from_json, label_to_json
 from kernelcrf.score.terms import OF_INPUT
+from kernelcrf.solvers.stopping import StoppingRule, stopping_from_config
 
 # Parameters that belong to a run of `fit`, and not to the model.
 OF_THE_RUN = ("engine", "checkpoint", "prior")
@@ -47,6 +48,8 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
         parameters["penalty"] = parameters["penalty"].to_config()
     if "decoding" in parameters:
         parameters["decoding"] = rule_to_config(parameters["decoding"])
+    if isinstance(parameters["max_iter"], StoppingRule):
+        parameters["max_iter"] = parameters["max_iter"].to_config()
     weights = parameters.get("class_weight")
     if isinstance(weights, dict):
         parameters["class_weight"] = [[label_to_json(label), weight] for label, weight in weights.items()]
@@ -99,6 +102,8 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
         stored = parameters["decoding"]
         is_renamed = isinstance(stored, str) and stored in RENAMED_RULES
         parameters["decoding"] = RENAMED_RULES[stored] if is_renamed else rule_from_config(stored)
+    if isinstance(parameters.get("max_iter"), dict):
+        parameters["max_iter"] = stopping_from_config(parameters["max_iter"])
     if isinstance(parameters.get("class_weight"), list):
         parameters["class_weight"] = {label_from_json(label): weight for label, weight in parameters["class_weight"]}
     model.set_params(**parameters)

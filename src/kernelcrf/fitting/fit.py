@@ -29,6 +29,7 @@ from kernelcrf.score.terms import Term
 from kernelcrf.solvers import Record, Solution, Solver, find_solver
 from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STALLED, STATIONARY, minimise
 from kernelcrf.solvers.starts import FAR, first_point
+from kernelcrf.solvers.stopping import StoppingRule
 
 Callback = Callable[[Sequence[Record]], None] | None
 Keep = Callable[["Start"], None] | None
@@ -60,7 +61,7 @@ class Settings:
     of_terms: Mapping[str, tuple[int | str | None, str | Rule]] = field(default_factory=dict)
     solver: str | Solver = "auto"
     tol: float = 1e-4
-    max_iter: int = 1000
+    max_iter: int | StoppingRule = 1000
     certify_full: bool = False
     random_state: Any = None
     n_restarts: int = 0

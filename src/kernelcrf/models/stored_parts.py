@@ -17,10 +17,11 @@ from kernelcrf.fitting.laplace import FactoredPosterior, Laplace, PartialPosteri
 from kernelcrf.fitting.structure_search import Candidate, Round, Search
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import check_factor, read_array, read_number, read_text
-from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_ITERATIONS, STALLED, STATIONARY
+from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STALLED, STATIONARY
+from kernelcrf.solvers.stopping import STOPPING_RULES
 from kernelcrf.validation import Constraint, either, shown
 
-STATUSES = (OPTIMAL, STATIONARY, OUT_OF_ITERATIONS, STALLED, INTERRUPTED, *NOT_FITTED)
+STATUSES = (OPTIMAL, STATIONARY, *STOPPING_RULES, STALLED, INTERRUPTED, *NOT_FITTED)
 
 
 def plain(value: Any, name: str) -> Any:

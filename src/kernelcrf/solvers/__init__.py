@@ -6,6 +6,7 @@ from kernelcrf.solvers.lbfgs import LBFGS
 from kernelcrf.solvers.loop import Progress, Record, Solution, Solver, minimise
 from kernelcrf.solvers.newton import BlockJacobi, Newton, NewtonCG, Subspace
 from kernelcrf.solvers.proximal import Proximal
+from kernelcrf.solvers.stopping import STOPPING_RULES, MaxIterations, MaxSeconds, StoppingRule
 from kernelcrf.validation import either, has_methods, one_of
 
 SOLVERS: dict[str, type[Solver]] = {
@@ -39,8 +40,11 @@ def find_solver(solver: str | Solver, objective: Objective) -> Solver:
 __all__ = [
     "LBFGS",
     "SOLVERS",
+    "STOPPING_RULES",
     "BlockJacobi",
     "Dual",
+    "MaxIterations",
+    "MaxSeconds",
     "Newton",
     "NewtonCG",
     "Progress",
@@ -48,6 +52,7 @@ __all__ = [
     "Record",
     "Solution",
     "Solver",
+    "StoppingRule",
     "Subspace",
     "minimise",
 ]

@@ -49,7 +49,7 @@ from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.solvers.ascent import Ascent
 from kernelcrf.solvers.lbfgs import LBFGS
-from kernelcrf.solvers.loop import OPTIMAL, OUT_OF_ITERATIONS, Progress
+from kernelcrf.solvers.loop import OPTIMAL, Progress
 from kernelcrf.validation import either, whole
 
 LEAST_GAIN = 1e-13
@@ -127,10 +127,10 @@ class Dual:
         ascent = Ascent.of(progress.objective, start)
         if ascent is None or not np.isfinite(ascent.value):
             return LBFGS().solve(start, progress)
-        rng, gaps, share = np.random.default_rng(self.seed), [], FIRST_SHARE
+        rng, gaps, share, k = np.random.default_rng(self.seed), list[float](), FIRST_SHARE, 0
         try:
-            for k in range(1, progress.max_iter + 1):
-                before = ascent.value
+            while not progress.stop.is_reached(k, progress.seconds):
+                before, k = ascent.value, k + 1
                 progress.passes += ascent.climb(rng, progress.tol)
                 value, allowed = ascent.value, progress.tol * abs(ascent.value)
                 gaps.append(ascent.gap)
@@ -143,7 +143,7 @@ class Dual:
                     break
             else:
                 ascent.report(progress)
-                return OPTIMAL if progress.solved else OUT_OF_ITERATIONS
+                return OPTIMAL if progress.solved else progress.stop.name
         except KeyboardInterrupt:
             ascent.report(progress)
             raise

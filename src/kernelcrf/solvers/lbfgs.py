@@ -24,7 +24,7 @@ from scipy.optimize import Bounds, minimize
 
 from kernelcrf.arrays import Floats
 from kernelcrf.objective import Evaluation, Objective
-from kernelcrf.solvers.loop import OPTIMAL, OUT_OF_ITERATIONS, STALLED, Progress, Solver
+from kernelcrf.solvers.loop import OPTIMAL, STALLED, Progress, Solver
 from kernelcrf.solvers.preconditioners import Preconditioner, Preconditioning
 from kernelcrf.validation import COUNT, FLAG, check_parameters
 
@@ -79,18 +79,18 @@ class LBFGS(Solver):
                 latest = objective.evaluate(objective.layout.project(variables.theta(phi)))
             return variables.derivative(phi, latest)
 
-        status = OUT_OF_ITERATIONS if progress.out_of_iterations else STALLED
+        status = progress.stop.name if progress.is_stopped else STALLED
 
         def report(intermediate_result: Any) -> None:
             nonlocal status
             progress.observe(latest, np.nan)
-            if progress.solved or progress.out_of_iterations:
-                status = OPTIMAL if progress.solved else OUT_OF_ITERATIONS
+            if progress.solved or progress.is_stopped:
+                status = OPTIMAL if progress.solved else progress.stop.name
                 raise StopIteration
 
         pairs = min(self.memory, max(PAIRS_BYTES // (16 * len(start)), LEAST_PAIRS))
         bounds = variables.bounds
-        options: Any = {"maxcor": pairs, "maxiter": progress.max_iter + 1, "maxfun": 10**9, "ftol": 0, "gtol": 0}
+        options: Any = {"maxcor": pairs, "maxiter": 10**9, "maxfun": 10**9, "ftol": 0, "gtol": 0}
         minimize(evaluate, first, jac=True, method="L-BFGS-B", bounds=bounds, callback=report, options=options)
         return status
 

@@ -22,10 +22,10 @@ from kernelcrf.certificate import ROUNDING, Certificate
 from kernelcrf.engines.local import single_threaded_blas
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.line_search import search
-from kernelcrf.validation import POSITIVE, either, validated, whole
+from kernelcrf.solvers.stopping import ITERATIONS, STOP, StoppingRule, find_stop
+from kernelcrf.validation import POSITIVE, either, validated
 
 OPTIMAL, STATIONARY = "optimal", "stationary"
-OUT_OF_ITERATIONS = "max_iter"
 STALLED, INTERRUPTED = "stalled", "interrupted"
 
 
@@ -93,7 +93,7 @@ class Solution:
 
     @property
     def status(self) -> str:
-        """Return how the run ended: "optimal", "stationary", "max_iter", "stalled" or "interrupted"."""
+        """Return how the run ended: "optimal", "stationary", "stalled", "interrupted", or a stopping rule."""
         return self.certificate.status
 
     @property
@@ -119,7 +119,7 @@ class Progress:
     >>> class Reporting(NewtonCG):
     ...     def solve(self, start, progress):
     ...         status = super().solve(start, progress)
-    ...         print(progress.solved, progress.out_of_iterations, progress.best.value == progress.history[-1].value)
+    ...         print(progress.solved, progress.is_stopped, progress.best.value == progress.history[-1].value)
     ...         return status
     >>> X, y = [[[0.0], [1.0]], [[1.0]]], [["a", "b"], ["b"]]
     >>> crf = ChainCRF("linear", solver=Reporting()).fit(X, y)
@@ -128,7 +128,7 @@ class Progress:
 
     objective: Objective
     tol: float
-    max_iter: int
+    stop: StoppingRule
     callback: Callable[[Sequence[Record]], None] | None = None
     keep: Callable[[Floats, list[Record]], None] | None = None
     history: list[Record] = field(default_factory=list)
@@ -178,7 +178,7 @@ class Progress:
 
     def _record(self, at: Evaluation, step: float) -> Record:
         gap = at.value - self.lower_bound if np.isfinite(self.lower_bound) else self.objective.gap(at)
-        return Record(at.value, self.lower_bound, gap, step, self.passes, time.perf_counter() - self.started)
+        return Record(at.value, self.lower_bound, gap, step, self.passes, self.seconds)
 
     def _check(self, at: Evaluation) -> None:
         """Raise ValueError if the objective, its gradient or its lower bound overflows at the point `at`."""
@@ -206,9 +206,14 @@ class Progress:
         return noise > allowed or max(self.best.value - self.lower_bound, 0.0) + noise <= allowed
 
     @property
-    def out_of_iterations(self) -> bool:
-        """Return whether the solver has taken `max_iter` steps."""
-        return len(self.history) > self.max_iter
+    def is_stopped(self) -> bool:
+        """Return whether the stopping rule ends the run."""
+        return self.stop.is_reached(len(self.history) - 1, self.seconds)
+
+    @property
+    def seconds(self) -> float:
+        """Return the time of the run so far."""
+        return time.perf_counter() - self.started
 
     def solution(self, status: str) -> Solution:
         """Return the best point with its certificate, given the status that the solver returned.
@@ -263,14 +268,14 @@ def refuse_corners(objective: Objective) -> None:
         )
 
 
-@validated(tol=POSITIVE, max_iter=either(whole(least=0)))
+@validated(tol=POSITIVE, max_iter=either(*ITERATIONS.constraints, *STOP.constraints))
 def minimise(
     objective: Objective,
     solver: Solver,
     start: Floats,
     *,
     tol: float = 1e-4,
-    max_iter: int = 100,
+    max_iter: int | StoppingRule = 100,
     callback: Callable[[Sequence[Record]], None] | None = None,
     keep: Callable[[Floats, list[Record]], None] | None = None,
     earlier: Sequence[Record] = (),
@@ -280,7 +285,7 @@ def minimise(
     After Ctrl-C, the best point so far is returned.
 
     tol : the largest allowed gap, divided by the absolute value of the objective.
-    max_iter : the largest number of steps.
+    max_iter : the largest number of steps, or a stopping rule.
     callback : a function that is called at every point with the history so far.
     keep : a function that is called at every point with its parameters and the history so far.
     earlier : the history of an earlier run that ended at `start`, which this run continues. The lower bounds of the
@@ -299,7 +304,7 @@ def minimise(
     'optimal'
     """
     solver.check(objective)
-    progress = Progress(objective, tol, max_iter, callback, keep)
+    progress = Progress(objective, tol, find_stop(max_iter), callback, keep)
     if earlier:
         # Earlier lower bounds are not used: a certificate must depend only on the data of this run.
         progress.history = list(earlier[:-1])
@@ -337,8 +342,8 @@ def descend(rule: Directions, start: Floats, progress: Progress, *, curvature: b
             at = progress.confirm(curvature=curvature)
             if progress.solved:
                 return OPTIMAL
-        if progress.out_of_iterations:
-            return OUT_OF_ITERATIONS
+        if progress.is_stopped:
+            return progress.stop.name
         direction, passes = rule.direction(objective, at)
         progress.passes += passes + 0.5
         found = search(objective.ray(at, objective.layout.project_change(direction)), curvature=curvature, wolfe=wolfe)

@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 from kernelcrf.arrays import Array, Floats
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.score.layout import Layout
-from kernelcrf.solvers.loop import OPTIMAL, OUT_OF_ITERATIONS, STALLED, Progress, Solver
+from kernelcrf.solvers.loop import OPTIMAL, STALLED, Progress, Solver
 from kernelcrf.solvers.preconditioners import Preconditioning
 from kernelcrf.validation import COUNT, check_parameters
 
@@ -65,14 +65,14 @@ class Proximal(Solver):
         progress.observe(at, 0.0)
         diagonal = Preconditioning(objective, {}).diagonal(at, SHARE)
         metric = _Metric(objective.layout, diagonal)
-        while not progress.solved and not progress.out_of_iterations:
+        while not progress.solved and not progress.is_stopped:
             before = at.value
             at = self._descend(at, metric, progress)
-            if not progress.solved and not progress.out_of_iterations:
+            if not progress.solved and not progress.is_stopped:
                 at = self._polish(at, diagonal, progress)
             if before - at.value <= objective.noise(at) and not progress.solved:
                 return STALLED
-        return OPTIMAL if progress.solved else OUT_OF_ITERATIONS
+        return OPTIMAL if progress.solved else progress.stop.name
 
     def _descend(self, at: Evaluation, metric: _Metric, progress: Progress) -> Evaluation:
         """Take accelerated proximal gradient steps, which start again without acceleration if P rises."""
@@ -87,7 +87,7 @@ class Proximal(Solver):
             moved = speed > 1
             at, speed = new, faster
             progress.observe(at, 1.0 / metric.scale)
-            if progress.solved or progress.out_of_iterations:
+            if progress.solved or progress.is_stopped:
                 break
             z = objective.evaluate(ahead) if moved else at
             progress.passes += moved
@@ -114,7 +114,7 @@ class Proximal(Solver):
             if latest.value < best.value:
                 best = latest
                 progress.observe(best, np.nan)
-            if progress.solved or progress.out_of_iterations:
+            if progress.solved or progress.is_stopped:
                 raise StopIteration
 
         options: Any = {"maxiter": self.polish, "maxfun": 10**9, "ftol": 0, "gtol": 0, "maxcor": 20}
