@@ -9,10 +9,17 @@ import networkx as nx
 import pytest
 
 import kernelcrf
+from kernelcrf.decoding import RULES
+from kernelcrf.formats import FORMATS
 from kernelcrf.kernels.named_kernels import NAMED
+from kernelcrf.penalties import PENALTIES
+from kernelcrf.score import cliques
+from kernelcrf.score.cliques import KINDS
+from kernelcrf.solvers import STOPPING_RULES
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(kernelcrf.__file__).parent
+KINDS_BY_NAME = {name for name, value in vars(cliques).items() if name.isupper() and isinstance(value, str)}
 
 
 def test_no_files_import_each_other_in_a_circle():
@@ -51,6 +58,39 @@ def test_no_kernel_is_told_by_its_name_outside_of_kernels():
         and any(isinstance(part, ast.Constant) and part.value in NAMED for part in ast.walk(node))
     ]
     assert found == []
+
+
+def test_the_kind_of_a_clique_is_told_by_its_name_in_score_alone():
+    """Code asks `term.kind` what it needs to know; a new kind of cliques needs no change elsewhere."""
+    found = [
+        f"{path.relative_to(SOURCE).as_posix()}:{node.lineno}"
+        for path in SOURCE.rglob("*.py")
+        if path.parent.name != "score"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Compare)
+        for names in [{part.id for part in ast.walk(node) if isinstance(part, ast.Name)}]
+        for parts in [{part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}]
+        if names & KINDS_BY_NAME and parts & {"kind", "cliques"} and "model" not in parts and "self" not in names
+    ]
+    assert found == []
+
+
+def test_theta_becomes_scores_in_one_place():
+    """Only `score` multiplies features by weights and back; the fused loop is its declared optimisation."""
+    pattern = re.compile(r"\.(transposed_times|times)\(")
+    found = {
+        path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if pattern.search(path.read_text("utf-8"))
+    }
+    assert found <= {"score/score.py", "score/features.py", "basis/kernel_weights.py", "basis/sparse_entries.py"}
+
+
+def test_each_extension_has_one_registry():
+    """A penalty, a decoding rule, a stopping rule, a file format and a kind of clique are named in one place each."""
+    assert {penalty.name for penalty in PENALTIES.values()} == set(PENALTIES)
+    assert {rule.name for rule in RULES.values()} == set(RULES)
+    assert {rule.name for rule in STOPPING_RULES.values()} == set(STOPPING_RULES)
+    assert {kind.name for kind in KINDS.values()} == set(KINDS)
+    assert len(FORMATS) > 5
 
 
 @pytest.mark.parametrize("name", ["ChainCRF", "SegmentCRF", "KernelClassifier", "GraphCRF", "MultiLabelCRF"])

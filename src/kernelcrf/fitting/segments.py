@@ -128,7 +128,7 @@ class LabelledSegments(LabelledSequences):
         return {**super().digest(), "segments": digest_value([self.longest, self.tail, pooled])}
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
-        return None if term.kind.input == SEGMENTS else super().positions(term, features, engine)
+        return None if term.kind.is_segment else super().positions(term, features, engine)
 
 
 def longest_segment(data: LabelledSequences, spec: SegmentLabels) -> int:

@@ -291,7 +291,7 @@ class SegmentPartition(RowPartition):
 
     def clique_weights(self, term: Term) -> Floats:
         weights, rows = self._token_weights, self.n_nodes
-        if term.kind.input == SEGMENTS:
+        if term.kind.is_segment:
             weights, rows = self._segment_weights, int(self.candidates[-1])
         return np.ones(rows) if weights is None else weights
 

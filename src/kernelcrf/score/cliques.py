@@ -70,6 +70,11 @@ class Clique:
         """Return whether every token of a sequence is such a clique."""
         return self.array == TOKENS and self.nodes == "all_nodes"
 
+    @property
+    def is_segment(self) -> bool:
+        """Return whether a clique is a whole segment, so that there is a row per candidate segment."""
+        return self.input == SEGMENTS
+
     def rows(self, chains: Nodes) -> Ints | slice:
         """Return the rows of these cliques in the array of scores."""
         rows: Ints | slice = getattr(chains, self.nodes)
@@ -88,7 +93,7 @@ class Clique:
 
         candidates : the result of `inference.segments.candidate_rows`.
         """
-        if self.input == SEGMENTS:
+        if self.is_segment:
             longest = np.diff(candidates)[segments.starts]
             return np.asarray(candidates[segments.starts] + np.minimum(segments.durations, longest) - 1)
         return segments.starts if self.name == FIRSTS else segments.ends - 1
