@@ -19,7 +19,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from kernelcrf import ChainCRF, save
+from kernelcrf import ChainCRF, GraphCRF, MarkovNetwork, MultiLabelCRF, save
 from kernelcrf.formats import Templates
 from kernelcrf.persistence.model_file import VERSION
 from kernelcrf.preprocessing import PerToken
@@ -62,7 +62,36 @@ def many_names() -> list[list[list[str]]]:
     return [[[f"wort{int(120 * a)}", f"größe{int(90 * b)}"] for a, b, _ in x] for x in dense()]
 
 
+PAIRS = [[0, 1], [1, 2], [0, 2], [2, 3]]
+
+
+def graphs() -> list[tuple]:
+    return [(numbers(i, 4, 2), PAIRS) for i in range(6)]
+
+
+def edge_graphs() -> list[tuple]:
+    return [(*graph, numbers(20 + i, 4, 2)) for i, graph in enumerate(graphs())]
+
+
+def typed_graphs() -> list[dict]:
+    types = {"node_types": ["p", "q", "p", "q"], "edge_types": [0, 1, 0, 1], "cliques": {"all": [[0, 1, 2, 3]]}}
+    return [{"nodes": nodes, "edges": edges} | types for nodes, edges in graphs()]
+
+
+def rows() -> np.ndarray:
+    return numbers(7, 12, 3)
+
+
+def table() -> list[list[int]]:
+    return [[int(3 * a), int(2 * b), int(3 * a + b)] for a, b in numbers(9, 30, 2)]
+
+
+def node_labels(names: tuple[object, ...]) -> list[list[object]]:
+    return [[names[int(len(names) * value)] for value in numbers(30 + i, 4)] for i in range(6)]
+
+
 THREE, TWO = ("a", "b", "c"), (0, 1)
+SETS = (numbers(8, 12, 3) > 0.5).astype(int)
 BIO = [["O", "B-X", "I-X", "O", "B-Y", "I-Y", "I-Y", "O"][:T] for T in LENGTHS]
 
 # name: (parameters, inputs, labels)
@@ -101,7 +130,25 @@ KINDS = {
     "templates": ({"kernel": "linear"}, words, labels(THREE)),
     "pipeline": ({}, dense, labels(THREE)),
     "imputer": ({}, gaps, labels(THREE)),
+    "graph": ({}, graphs, node_labels(THREE)),
+    "graph-edges": (
+        {"kernel": "linear", "edge_kernel": RBF(0.5), "directed": True, "cliques": ("edges", "paths")},
+        edge_graphs,
+        node_labels(TWO),
+    ),
+    "graph-types": ({"edge_kernel": "linear"}, typed_graphs, node_labels(TWO)),
+    "graph-searched": (
+        {"kernel": "linear", "edge_kernel": "linear", "cliques": "auto", "min_gain": 0.0},
+        graphs,
+        node_labels(TWO),
+    ),
+    "sets": ({"structure": [(0, 1), (1, 2)]}, rows, SETS),
+    "sets-edges": ({"kernel": "linear", "edge_kernel": RBF(0.5), "structure": "full"}, rows, SETS),
+    "table": ({"structure": "full"}, table, None),
+    "table-rbf": ({"kernel": "rbf", "structure": "tree"}, table, None),
 }
+# The estimator of a kind, by the first word of its name; all others are kinds of ChainCRF.
+ESTIMATORS = {"graph": GraphCRF, "sets": MultiLabelCRF, "table": MarkovNetwork}
 # Transformers that can be stored, each after the one before it.
 STEPS = {
     "pipeline": (StandardScaler(), MinMaxScaler(), RobustScaler(), MaxAbsScaler(), PCA(2, whiten=True)),
@@ -115,6 +162,23 @@ def inputs(name: str) -> list:
     return TEMPLATES.features(made) if name == "templates" else made
 
 
+def estimator(name: str) -> ChainCRF | GraphCRF | MultiLabelCRF | MarkovNetwork:
+    """The estimator of a kind before its fit."""
+    kind = ESTIMATORS.get(name.split("-")[0], ChainCRF)
+    landmarks = {} if kind is MarkovNetwork else {"n_components": 6}
+    return kind(**{"C": 1.0, "random_state": 0, **landmarks, **KINDS[name][0]})
+
+
+def answers(model, X: list) -> dict[str, list]:
+    """What a model predicts, as JSON can store it."""
+    labels = model.impute([[None, *row[1:]] for row in X]) if isinstance(model, MarkovNetwork) else model.predict(X)
+    proba = model.predict_proba(X if not isinstance(model, MarkovNetwork) else [[None, *row[1:]] for row in X])
+    return {
+        "labels": [found.tolist() for found in labels],
+        "proba": [np.round(found, 12).tolist() for found in proba],
+    }
+
+
 TEMPLATES = Templates('U:w=%x[0,0]\nU:before=%x[-1,0]\nU:end=%m[0,0,".$"]', 1)
 
 
@@ -123,22 +187,19 @@ def write(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     known = folder / "predictions.json"
     predictions = json.loads(known.read_text(encoding="utf-8")) if known.exists() else {}
-    for name, (parameters, _, y) in KINDS.items():
+    for name, (_, _, y) in KINDS.items():
         if name in predictions:
             continue
-        X = inputs(name)
-        crf = ChainCRF(**{"C": 1.0, "n_components": 6, "random_state": 0, **parameters})
+        X, crf = inputs(name), estimator(name)
         model = make_pipeline(PerToken(make_pipeline(*STEPS[name])), crf) if name in STEPS else crf
         model.fit(X, y)
         if name == "templates":
             TEMPLATES.attach(model)
         # A time of day is no part of a model: the files are the same whenever they are written.
-        crf.gap_curve_[:, 2] = 0.0
+        if isinstance(crf, ChainCRF):
+            crf.gap_curve_[:, 2] = 0.0
         save(model, folder / f"{name}.kcrf")
-        predictions[name] = {
-            "labels": [found.tolist() for found in model.predict(X)],
-            "proba": [np.round(found, 12).tolist() for found in model.predict_proba(X)],
-        }
+        predictions[name] = answers(model, X)
     known.write_text(json.dumps(predictions) + "\n", encoding="utf-8")
 
 
