@@ -110,9 +110,9 @@ KINDS = {
     ),
     "single-precision": ({}, lambda: dense(np.float32), labels(THREE)),
     "sparse-linear": ({"kernel": "linear"}, sparse, labels(THREE)),
-    "sparse-rbf": ({}, sparse, labels(THREE)),
+    "sparse-rbf": ({"kernel": "rbf"}, sparse, labels(THREE)),
     "dicts-linear": ({"kernel": "linear"}, dicts, labels(THREE)),
-    "dicts-rbf": ({}, dicts, labels(THREE)),
+    "dicts-rbf": ({"kernel": "rbf"}, dicts, labels(THREE)),
     "dicts-hashed": ({"kernel": "linear", "hash_features": 32}, dicts, labels(THREE)),
     # 64 names or more are tensors of the file, not part of its header.
     "dicts-many": ({"kernel": "linear"}, many_names, labels(THREE)),

@@ -468,10 +468,7 @@ PENALTIES: dict[str, type[Penalty]] = {penalty.name: penalty for penalty in (Gau
 
 
 def penalty_from_config(config: Mapping[str, Any]) -> Penalty:
-    """Return the penalty of a term of a model file. Files of version 0.1 have the number l1, or no penalty at all."""
-    if "penalty" not in config:
-        l1 = float(config.get("l1", 0.0))
-        return ElasticNet(l1) if l1 else Gaussian()
+    """Return the penalty of a term of a model file."""
     values = dict(config["penalty"])
     name = values.pop("name")
     if name not in PENALTIES:

@@ -72,14 +72,16 @@ class NetworkProblem(Problem):
         """Return the features of a term: X, or K_xB R^-T of its landmarks."""
         if kernel == "linear":
             return X
-        landmarks = model.model_.potentials.maps[term].landmarks
+        landmarks = model.model_.maps[term].landmarks
         B = np.asarray(landmarks.toarray() if sp.issparse(landmarks) else landmarks, np.float64)
         numbers = self.gamma_number, self.degree, self.coef0
         return self.whiten(kernel, X, B, *numbers)
 
     def weights_of(self, model):
         """Return the weights of the model, by term."""
-        return model.model_.potentials.weights
+        layout = model.model_.layout
+        weights = layout.split(model.model_.theta)
+        return {term.name: term.k_y.expand(weights[term.name]) for term in layout.terms}
 
     @property
     def sequence_weights(self):

@@ -107,10 +107,10 @@ def test_damaged_files_raise_and_do_nothing_else(data, tmp_path, count):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: {**c, "version": 99}, "the format version is 99, expected 1 or 2"),
+        (lambda c: {**c, "version": 99}, "the format version is 99, expected 1 or 2 or 3"),
         (lambda c: {**c, "format": "other"}, "the file has no kernelcrf model"),
         (lambda c: {**c, "estimator": "Evil"}, "estimator 'Evil'"),
-        (lambda c: {**c, "kernel": {**c["kernel"], "kernel": {"class": "eval", "parameters": {}}}}, "is inconsistent"),
+        (lambda c: with_kernel(c, {"class": "eval", "parameters": {}}), "is inconsistent"),
         (lambda c: {**c, "parameters": {**c["parameters"], "extra": 1}}, "extra"),
         (lambda c: {**c, "labels": {"kind": "i", "classes": [0, 1]}}, "expected"),
         (
@@ -134,8 +134,8 @@ def test_headers_that_lie_are_refused(data, tmp_path, change, message):
         lambda a: {**a, "theta": a["theta"][:-1].copy()},
         lambda a: {**a, "theta": np.full_like(a["theta"], np.nan)},
         lambda a: {**a, "theta": a["theta"].astype(np.int64)},
-        lambda a: {**a, "map.R": a["map.R"][:, :-1].copy()},
-        lambda a: {name: array for name, array in a.items() if name != "map.landmarks"},
+        lambda a: {**a, "map 0.R": a["map 0.R"][:, :-1].copy()},
+        lambda a: {name: array for name, array in a.items() if name != "map 0.landmarks"},
     ],
 )
 def test_tensors_that_do_not_fit_are_refused(data, tmp_path, change):
@@ -206,7 +206,7 @@ def test_a_posterior_is_read_with_the_factor_that_it_was_found_with(data, tmp_pa
         np.testing.assert_array_equal(a, b)
 
     def turned(config):
-        label_kernel = config["layout"][0]["label_kernel"]
+        label_kernel = config["terms"][0]["label_kernel"]
         label_kernel["factor"] = (1.01 * np.array(label_kernel["factor"])).tolist()
         return config
 
@@ -215,27 +215,38 @@ def test_a_posterior_is_read_with_the_factor_that_it_was_found_with(data, tmp_pa
         kernelcrf.load(tmp_path / "model")
 
 
+# The names of the list of terms, and of the arrays of the first feature map, in files of each version.
+NAMES = {"v1": ("layout", "map"), "v3": ("terms", "map 0")}
+
+
+@pytest.mark.parametrize("version", NAMES)
 @pytest.mark.parametrize(
     ("kind", "change_config", "change_arrays"),
     [
         # Indices beyond the columns were read by compiled products, wherever in memory they led.
-        ("sparse-rbf", None, lambda a: {**a, "map.landmarks.indices": a["map.landmarks.indices"] + 10**9}),
-        ("sparse-rbf", None, lambda a: {**a, "map.landmarks.indptr": np.append(a["map.landmarks.indptr"][:-1], 0)}),
-        ("rbf", None, lambda a: {**a, "map.landmarks": np.full_like(a["map.landmarks"], np.inf)}),
-        ("rbf", None, lambda a: {**a, "map.landmarks": a["map.landmarks"].astype(np.int64)}),
-        ("laplace", None, lambda a: {**a, "posterior.G": np.tril(a["posterior.G"], -1)}),
-        ("rbf", lambda c: {**c, "parameters": {**c["parameters"], "decoding": "best"}}, None),
-        ("label-matrix", lambda c: {**c, "layout": [with_labels(one, 10**7) for one in c["layout"]]}, None),
-        ("rbf", lambda c: {**c, "layout": [{**one, "n": 10**18} for one in c["layout"]]}, None),
-        ("gaussian-process", lambda c: with_kernel(c, {"class": "RBF", "parameters": {"length_scale": "wide"}}), None),
-        ("gaussian-process", lambda c: with_kernel(c, {"class": "Exponentiation", "parameters": {}}), None),
-        ("poly", lambda c: with_kernel(c, "poly", degree=10**15, coef0=2.0), None),
+        ("sparse-rbf", None, {"{map}.landmarks.indices": lambda x: x + 10**9}),
+        ("sparse-rbf", None, {"{map}.landmarks.indptr": lambda x: np.append(x[:-1], 0)}),
+        ("rbf", None, {"{map}.landmarks": lambda x: np.full_like(x, np.inf)}),
+        ("rbf", None, {"{map}.landmarks": lambda x: x.astype(np.int64)}),
+        ("laplace", None, {"posterior.G": lambda x: np.tril(x, -1)}),
+        ("rbf", lambda c, _: {**c, "parameters": {**c["parameters"], "decoding": "best"}}, None),
+        ("label-matrix", lambda c, terms: {**c, terms: [with_labels(one, 10**7) for one in c[terms]]}, None),
+        ("rbf", lambda c, terms: {**c, terms: [{**one, "n": 10**18} for one in c[terms]]}, None),
+        ("gaussian-process", lambda c, _: with_kernel(c, {"class": "RBF", "parameters": {"length_scale": "w"}}), None),
+        ("gaussian-process", lambda c, _: with_kernel(c, {"class": "Exponentiation", "parameters": {}}), None),
+        ("poly", lambda c, _: with_kernel(c, "poly", degree=10**15, coef0=2.0), None),
     ],
 )
-def test_models_that_would_do_harm_when_they_predict_are_refused(tmp_path, kind, change_config, change_arrays):
-    path = tmp_path / "model"
-    path.write_bytes((FOLDER / "v1" / f"{kind}.kcrf").read_bytes())
-    rewritten(path, change_config, change_arrays)
+def test_models_that_would_do_harm_when_they_predict_are_refused(tmp_path, kind, change_config, change_arrays, version):
+    path, (terms, feature_map) = tmp_path / "model", NAMES[version]
+    path.write_bytes((FOLDER / version / f"{kind}.kcrf").read_bytes())
+    kernelcrf.load(path)
+
+    def changed(arrays):
+        changes = {name.format(map=feature_map): change for name, change in (change_arrays or {}).items()}
+        return arrays | {name: change(arrays[name]) for name, change in changes.items()}
+
+    rewritten(path, change_config and (lambda config: change_config(config, terms)), changed)
     with pytest.raises(ModelFileError):
         kernelcrf.load(path)
 
@@ -245,8 +256,10 @@ def with_labels(block, L):
 
 
 def with_kernel(config, kernel, **parameters):
-    described = {**config["kernel"], "kernel": kernel, **parameters}
-    return {**config, "kernel": described, "map": {**config["map"], "kernel": described}}
+    """The config with another kernel of the first feature map."""
+    feature_map = config["map"] if "map" in config else config["maps"][0]
+    feature_map["kernel"] |= {"kernel": kernel, **parameters}
+    return config
 
 
 @pytest.mark.parametrize("setting", [{"checkpoint": "elsewhere.ckpt"}, {"engine": "tcp://other"}, {"engine": None}])

@@ -149,28 +149,28 @@ def test_callables_are_refused_before_anything_is_written(tmp_path):
         assert list(tmp_path.iterdir()) == []
 
 
-def drop_term(config):
-    config["potentials"]["terms"] = config["potentials"]["terms"][:-1]
-    return config
-
-
-def with_potentials(**changes):
-    return lambda config: {**config, "potentials": {**config["potentials"], **changes}}
+def with_last_term(**changes):
+    return lambda config: {**config, "terms": [*config["terms"][:-1], config["terms"][-1] | changes]}
 
 
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("labels", drop_term),
+        ("labels", lambda c: {**c, "terms": c["terms"][:-1]}),
         ("labels", lambda c: {**c, "values": c["values"][:-1]}),
         ("labels", lambda c: {**c, "n_features": 7}),
         ("labels", lambda c: {**c, "search": {"rounds": [{}], "absent": [], "lower_bound": 0.0}}),
-        ("labels", with_potentials(templates=["label 0"])),
-        ("labels", with_potentials(maps=[])),
+        ("labels", with_last_term(cliques="label 0")),
+        ("labels", with_last_term(label_kernel={"kind": "product", "factors": [{"kind": "contrasts", "L": 4}]})),
+        ("labels", with_last_term(label_kernel={"kind": "reversible", "n_labels": 10**6, "nodes": 32})),
+        ("labels", with_last_term(label_kernel={"kind": "magic", "L": 4})),
+        ("labels", lambda c: {**c, "maps": []}),
         ("labels", lambda c: {**c, "one_column": True}),
         ("graphs", lambda c: {**c, "labels": {"kind": "i", "classes": [0, 1, 2]}}),
-        ("graphs", with_potentials(templates=["edges"])),
+        ("graphs", lambda c: {**c, "terms": c["terms"][1:]}),
+        ("graphs", with_last_term(cliques="magic")),
         ("graphs", lambda c: {**c, "parameters": {**c["parameters"], "inference": "magic"}}),
+        ("density", lambda c: {**c, "terms": c["terms"][:-1]}),
         ("density", lambda c: {**c, "categories": [{"type": "int64", "values": [0]}] * 3}),
         ("density", lambda c: {**c, "categories": [{"type": "complex256", "values": [0, 1]}] * 3}),
         ("classifier", lambda c: {**c, "classes": {"type": "str", "values": ["up"]}}),
@@ -189,8 +189,9 @@ def test_headers_that_lie_are_refused(name, change, tmp_path):
     ("name", "tensor", "value"),
     [
         ("labels", "edges", np.array([[0, 9]])),
-        ("labels", "weights", np.zeros(3)),
-        ("density", "tables", np.zeros((1, 5))),
+        ("labels", "theta", np.zeros(3)),
+        ("labels", "posterior.scale", np.zeros(3)),
+        ("density", "theta", np.zeros(5)),
         ("density", "edges", np.zeros((2, 3), np.int64)),
         ("graphs", "map 0.R", np.eye(3)),
         ("classifier", "theta", np.zeros(20)),
@@ -250,17 +251,22 @@ def replaced(config, place, value):
         ("posterior", "n_iter", [-1, 1.5, True, "1", 2**70]),
         ("posterior", "n_features", [0, 3.0, None]),
         ("posterior", "feature_names", ["abc", {"a": 1, "b": 2, "c": 3}, ["a", "b"], ["a", "b", {"type": 3}]]),
-        ("posterior", "layout/0/name", ["other", None, []]),
-        ("posterior", "layout/0/nodes", [2, True]),
-        ("posterior", "map/map", ["other", None, 1]),
-        ("posterior", "map/sparse", [None, "no", 0]),
+        ("posterior", "terms/0/name", ["other", None, []]),
+        ("posterior", "terms/0/cliques", ["steps", "other", None, 2]),
+        ("posterior", "terms/0/input", ["other", None, 2]),
+        ("posterior", "terms/0/C", [0, "1", None, float("nan")]),
+        ("posterior", "terms/0/n", [1.0, "10", True, 11]),
+        ("posterior", "maps/0/map", ["other", None, 1]),
+        ("posterior", "maps/0/sparse", [None, "no", 0]),
         ("posterior", "classes/values", [["up", "up", "down"], ["up", None, "down"], ["up", 1, "down"]]),
         ("labels", "one_column", [None, 1, []]),
         ("labels", "search/absent", [{}, None, "a"]),
         ("labels", "search/lower_bound", [None, "a"]),
         ("labels", "search/rounds/0/objective", [None, "a", []]),
-        ("labels", "potentials/terms/0/map", [-1, "0", 99]),
-        ("graphs", "potentials/terms/0/name", [None, 3]),
+        ("labels", "terms/0/map", [-1, "0", 99]),
+        ("labels", "terms/0/label_kernel/L", [1, 3, 2.0, "2", 10**9]),
+        ("graphs", "terms/0/name", [None, 3]),
+        ("graphs", "terms/2/label_kernel/nodes", [1, 33, 10**9, "2"]),
         ("graphs", "seed", [-1, 1.5, "a"]),
         ("graphs", "directed", [None, "no", 0]),
         ("density", "categories/0/values", [[0, float("nan")], [0, "a"], [0, 0]]),

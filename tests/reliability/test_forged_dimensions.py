@@ -42,7 +42,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 FACTORS = (10**3, 10**6, 10**9)
 GIGABYTE = 1 << 30
-GOLDEN = Path(__file__).parents[1] / "golden" / "v2"
+GOLDEN = Path(__file__).parents[1] / "golden" / "v3"
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(12, 3))
 SPARSE = [sp.random_array((4, 20), density=0.4, rng=np.random.default_rng(i), format="csr") for i in range(4)]
@@ -251,8 +251,8 @@ def test_many_labels_without_transitions_are_refused(n_labels, weight, tmp_path)
     load(tmp_path / "few.crfsuite").save(tmp_path / "few")
     config, arrays = content(tmp_path / "few")
     config["labels"]["classes"] = [f"label{i}" for i in range(n_labels)]
-    for term in config["layout"]:
-        term["label_kernel"]["L"] = n_labels
+    for term in config["terms"]:
+        term["label_kernel"]["L"] = n_labels ** (2 if term["cliques"] == "steps" else 1)
     forge(tmp_path / "many", config, arrays)
     reason = answer(tmp_path / "many", [[["word0"]]])
     assert "the first prediction of this ChainCRF would take" in reason
@@ -267,16 +267,17 @@ def test_labels_that_all_depend_on_each_other_are_refused(tmp_path):
     config, arrays = content(tmp_path / "few")
     pairs = [(u, v) for u in range(n) for v in range(u + 1, n)]
     names = [f"label {v}" for v in range(n)] + [f"edge {u} {v}" for u, v in pairs]
-    own = {term["template"].split()[0]: term for term in config["potentials"]["terms"] if term["map"] is None}
-    weighted = next(term for term in config["potentials"]["terms"] if term["map"] is not None)
-    terms = [{**weighted, "name": name, "template": name} for name in names[:n]]
-    kinds = {name: own[name.split()[0]] for name in names}
+    constants = {term["cliques"].split()[0]: term for term in config["terms"] if term["map"] is None}
+    weighted = next(term for term in config["terms"] if term["map"] is not None)
+    terms = [{**weighted, "name": name, "cliques": name} for name in names[:n]]
+    kinds = {name: constants[name.split()[0]] for name in names}
     terms += [
-        {**one, "name": one["name"].replace(one["template"], name), "template": name} for name, one in kinds.items()
+        {**one, "name": one["name"].replace(one["cliques"], name), "cliques": name} for name, one in kinds.items()
     ]
-    config["potentials"] |= {"templates": names, "terms": terms}
+    config["terms"] = terms
     config["values"] = [config["values"][0]] * n
-    arrays |= {"edges": np.array(pairs), "weights": np.zeros(sum(np.prod(term["shape"]) for term in terms))}
+    # All kernels of labels and of their interactions have the rank 1.
+    arrays |= {"edges": np.array(pairs), "theta": np.zeros(sum(term["n"] for term in terms))}
     forge(tmp_path / "many", config, arrays)
     assert "the first prediction of this MultiLabelCRF would take" in answer(tmp_path / "many", ROWS[:1])
 
@@ -326,7 +327,6 @@ def test_a_file_is_as_large_as_the_claims_of_its_model(tmp_path):
 @pytest.mark.parametrize("n_jobs", [2, 100_000, -1, "all"])
 def test_a_file_does_not_choose_the_number_of_threads(n_jobs, tmp_path):
     config, arrays = content(GOLDEN / "rbf.kcrf")
-    assert "n_jobs" in config["parameters"]
     forge(tmp_path / "model", config | {"parameters": {**config["parameters"], "n_jobs": n_jobs}}, arrays)
     crf = load(tmp_path / "model")
     assert crf.n_jobs == 1

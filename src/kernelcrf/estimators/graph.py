@@ -23,11 +23,10 @@ from kernelcrf.distributions.graph import GraphDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import InputNetworkEstimator
 from kernelcrf.estimators.parameters import CLASSES
-from kernelcrf.fitting.graphs import LabelledGraphs
+from kernelcrf.fitting.graphs import COVERS, LabelledGraphs
 from kernelcrf.kernels.joint_labels import Reversible
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
-from kernelcrf.models.network import COVERS, GraphModel, inference_named
-from kernelcrf.models.potentials import Potentials
+from kernelcrf.models.network import GraphModel, inference_named
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.graphs import GraphSamples, read_labelled_graphs
 from kernelcrf.readers.labels import flat_labels
@@ -178,10 +177,9 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         read = read_labelled_graphs(X, y, sample_weight, directed=self.directed, classes=self.classes, like=like)
         reader, graphs, labels, weights = read
         L, m = len(reader.classes), _rows(graphs)
-        before = None if earlier is None else earlier.potentials
         self._check_kinds(graphs.kinds, L)
         inputs = graphs.inputs_of_nodes | ({} if self.edge_kernel is None else graphs.inputs_of_edges)
-        terms = self._terms(graphs, L, before, self._first_C(earlier))
+        terms = self._terms(graphs, L, earlier)
         cliques = {name: graphs.members(name) for name in dict.fromkeys(term.cliques for term in terms)}
         data = LabelledGraphs(
             np.full(len(labels) // m, L),
@@ -193,11 +191,9 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             None if weights is None else weights[: int(graphs.samples.max(initial=-1)) + 1],
             inference_named(self.inference, seed),
         )
-        fitted, shared = self._train_network(terms, data, [NODES, EDGES], seed, before)
         self.model_ = GraphModel(
-            **shared,
+            **self._train_network(terms, data, [NODES, EDGES], seed, earlier),
             labels=reader,
-            potentials=Potentials.of(fitted),
             n_features=graphs.nodes.shape[1],
             directed=graphs.directed,
             has_edge_features=graphs.edge_features is not None,
@@ -291,13 +287,13 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             )
         kinds.check_sizes(L)
 
-    def _terms(self, graphs: GraphSamples, L: int, before: Potentials | None, C: float) -> list[Term]:
-        node, kinds = LabelKernel("delta", L), graphs.kinds
+    def _terms(self, graphs: GraphSamples, L: int, earlier: GraphModel | None) -> list[Term]:
+        node, kinds, C = LabelKernel("delta", L), graphs.kinds, self._first_C(earlier)
         label_kernels: dict[str, LabelMap] = {
             name: LabelKernel("delta", L**k) if graphs.directed else Reversible(L, k)
             for name, k in {EDGES: 2, SKIPS: 2, PATHS: 3}.items()
         }
-        kernel, terms = self._kernel_of("kernel", before, kinds.nodes.values(), graphs.nodes), []
+        kernel, terms = self._kernel_of("kernel", earlier, kinds.nodes.values(), graphs.nodes), []
         for kind in kinds.nodes.values():
             terms += [Term(kind, kind, node, C, kernel, kind), Term(constant_term(kind), kind, node, self.C_label)]
         for name in self._wanted():
@@ -306,7 +302,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         for name, kind in kinds.cliques.items():
             terms.append(Term(constant_term(kind), kind, LabelKernel("delta", L ** kinds.named[name]), self.C_label))
         if self.edge_kernel is not None:
-            kernel = self._kernel_of("edge_kernel", before, kinds.edge_inputs.values(), graphs.edge_inputs)
+            kernel = self._kernel_of("edge_kernel", earlier, kinds.edge_inputs.values(), graphs.edge_inputs)
             for kind, name in zip(kinds.edges.values(), kinds.edge_inputs.values(), strict=True):
                 template = EDGE_INPUTS if self._is_learned else kind
                 terms.append(Term(name, template, label_kernels[EDGES], C, kernel, kind))

@@ -126,7 +126,7 @@ def _check(asked: Config, model: FittedModel, is_free: Callable[[str, Any], bool
 
 def _without_effect(model: FittedModel) -> set[str]:
     """Return the names of parameters that have no effect on a model, because a kernel is linear."""
-    prefixes = {kernel_parameter(name).removesuffix("kernel"): own for name, own in model.feature_maps.items()}
+    prefixes = {kernel_parameter(name).removesuffix("kernel"): own for name, own in model.maps.items()}
     linear = {prefix for prefix, own in prefixes.items() if isinstance(own, PrimalMap)}
     found = {prefix + name for prefix in linear if prefix.startswith(OF_INPUT) for name in OF_LANDMARKS}
     return found | set(OF_LANDMARKS) if len(linear) == len(prefixes) else found

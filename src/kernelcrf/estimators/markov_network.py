@@ -24,14 +24,12 @@ from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import NetworkEstimator, interacting_pairs
 from kernelcrf.estimators.parameters import CATEGORIES, STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
-from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.joint_labels import Contrasts, Product
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
 from kernelcrf.kernels.named_kernels import NAMED
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.label_sets import TableModel, pair_graph, pair_name, variable_name
-from kernelcrf.models.potentials import Potentials
 from kernelcrf.readers.tables import TableReader
 from kernelcrf.readers.weights import only_weighted, read_weights
 from kernelcrf.score.terms import Term
@@ -154,14 +152,12 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         terms += [Term(pair_name(u, v), pair_name(u, v), Product((kernels[u], kernels[v])), C) for u, v in pairs]
         cliques = pair_graph(cards, pairs, variable_name).cliques
         data = LabelledGraphs(cards, cliques, labels, weights=weights, pooled=bool((labels >= 0).all()))
-        before = None if earlier is None else earlier.as_potentials
-        fitted, shared = self._train_network(terms, data, singles, self._seed(), before)
-        edges = [pair for pair in pairs if pair_name(*pair) in fitted.layout.cliques]
+        shared = self._train_network(terms, data, singles, self._seed(), earlier)
+        edges = [pair for pair in pairs if pair_name(*pair) in shared["layout"].cliques]
         self.model_ = TableModel(
             **shared,
             reader=reader,
             edges=np.array(edges, np.int64).reshape(-1, 2),
-            tables=Potentials.of(fitted).tables(Exact(pair_graph(cards, edges, variable_name)), 1, {}, self._engine),
         )
         return self
 

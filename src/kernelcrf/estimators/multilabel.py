@@ -25,8 +25,7 @@ from kernelcrf.estimators.network import InputNetworkEstimator, interacting_pair
 from kernelcrf.estimators.parameters import STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
-from kernelcrf.models.label_sets import LabelSetModel, label_name, pair_graph, pair_name
-from kernelcrf.models.potentials import Potentials
+from kernelcrf.models.label_sets import ROWS, LabelSetModel, label_name, pair_graph, pair_name
 from kernelcrf.readers.rows import LabelSetReader, RowReader, set_accuracy
 from kernelcrf.readers.weights import only_weighted, read_weights
 from kernelcrf.score.terms import Term, constant_term
@@ -144,18 +143,16 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         cards = np.full(labels.shape[1], 2)
         pairs = interacting_pairs(self.structure, labels, cards, weights)
         cliques = pair_graph(cards, pairs, label_name).cliques
-        data = LabelledGraphs(cards, cliques, labels, {"rows": X}, weights=weights)
-        before = None if earlier is None else earlier.potentials
+        data = LabelledGraphs(cards, cliques, labels, {ROWS: X}, weights=weights)
         singles = [label_name(j) for j in range(len(cards))]
-        terms = self._terms(singles, list(cliques)[len(cards) :], X, weights, before, self._first_C(earlier))
-        fitted, shared = self._train_network(terms, data, singles, self._seed(), before)
-        edges = [pair for pair in pairs if pair_name(*pair) in fitted.layout.cliques]
+        terms = self._terms(singles, list(cliques)[len(cards) :], X, weights, earlier)
+        shared = self._train_network(terms, data, singles, self._seed(), earlier)
+        edges = [pair for pair in pairs if pair_name(*pair) in shared["layout"].cliques]
         self.model_ = LabelSetModel(
             **shared,
             rows=rows,
             sets=sets,
             edges=np.array(edges, np.int64).reshape(-1, 2),
-            potentials=Potentials.of(fitted),
         )
         return self
 
@@ -206,21 +203,19 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         pairs: list[str],
         X: Inputs,
         weights: Floats | None,
-        before: Potentials | None,
-        C: float,
+        earlier: LabelSetModel | None,
     ) -> list[Term]:
-        kernel, edge_kernel = self._kernel_of("kernel", before, singles[:1], X, weights), None
+        kernel, edge_kernel = self._kernel_of("kernel", earlier, singles[:1], X, weights), None
         if self.edge_kernel is not None:
-            known = next((name for name in pairs if before is not None and name in before.maps), "")
-            edge_kernel = self._kernel_of("edge_kernel", before, [known], X, weights)
-        terms = []
+            edge_kernel = self._kernel_of("edge_kernel", earlier, pairs, X, weights)
+        terms, C = [], self._first_C(earlier)
         for name in singles:
-            terms.append(Term(name, name, Contrasts(2), C, kernel, "rows"))
+            terms.append(Term(name, name, Contrasts(2), C, kernel, ROWS))
             terms.append(Term(constant_term(name), name, Contrasts(2), self.C_label))
         for name in pairs:
             terms.append(Term(constant_term(name), name, interactions(2, 2), self.C_label))
             if edge_kernel is not None:
-                terms.append(Term(name, name, interactions(2, 2), C, edge_kernel, "rows"))
+                terms.append(Term(name, name, interactions(2, 2), C, edge_kernel, ROWS))
         return terms
 
     def __sklearn_tags__(self) -> Any:

@@ -11,13 +11,12 @@ from kernelcrf.estimators.base import Estimator, Fitted, InputEstimator, Model
 from kernelcrf.estimators.parameters import N_RESTARTS, OPTIONAL_KERNEL
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.evidence import variances
-from kernelcrf.fitting.fit import Fit
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.fitting.structure_search import Search, SearchSettings
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.models.potentials import Potentials
+from kernelcrf.models.network import NetworkModel
 from kernelcrf.score.terms import PRIOR_VARIANCE, Term
 from kernelcrf.validation import either, nothing, real
 
@@ -51,28 +50,32 @@ class NetworkEstimator(Estimator[Model]):
             self._exclude("n_components", {self._structure: self._is_learned}, advice)
 
     def _train_network(
-        self, terms: Sequence[Term], data: LabelledGraphs, present: Sequence[str], seed: int, earlier: Potentials | None
-    ) -> tuple[Fit, dict[str, Any]]:
-        """Fit the terms of the score to the data; return the fit, and arguments for the constructor of the model.
+        self, terms: Sequence[Term], data: LabelledGraphs, present: Sequence[str], seed: int, earlier: Model | None
+    ) -> dict[str, Any]:
+        """Fit the terms of the score to the data; return arguments for the constructor of the model.
 
         present : the kinds of cliques with which a structure search starts; the search adds other kinds.
-        earlier : the potentials of the previous fit for a warm start, or None.
+        earlier : the model of the previous fit for a warm start, or None.
         """
         problem = Problem(terms, data)
-        start = None if earlier is None else earlier.start(problem.terms)
+        start = None if earlier is None else earlier.start_for(problem.terms)
         min_gain = None if self.min_gain is None else float(self.min_gain)
         structure = SearchSettings(present, float(self.structure_tol), min_gain) if self._is_learned else None
         # If some potentials depend on inputs, they have the prior variance C, and constant ones C_label.
         names = [term.name for term in terms if term.input is not None]
         sharing_C = names or [term.name for term in terms]
-        found = self._train(problem, [sharing_C], start, seed, structure)
+        trained = self._train(problem, [sharing_C], start, seed, structure)
+        fitted = trained.fit
         given = {name: getattr(self, name, None) for name in ("kernel", "edge_kernel")}
-        return found.fit, {
-            "certificate": found.fit.certificate,
-            "n_iter": found.fit.solution.n_iter,
-            "C": float(variances(found.fit, [sharing_C])[0]),
-            "search": found.search,
-            "laplace": found.laplace,
+        return {
+            "certificate": fitted.certificate,
+            "n_iter": fitted.solution.n_iter,
+            "C": float(variances(fitted, [sharing_C])[0]),
+            "search": trained.search,
+            "laplace": trained.laplace,
+            "layout": fitted.layout,
+            "theta": fitted.theta,
+            "maps": fitted.maps,
             "specification": self._specification,
             "kernels": {
                 name: InputKernel(kernel) for name, kernel in given.items() if not isinstance(kernel, str | None)
@@ -88,16 +91,21 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
     edge_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
 
     def _kernel_of(
-        self, argument: str, earlier: Potentials | None, terms: Iterable[str], X: Inputs, weights: Floats | None = None
+        self,
+        argument: str,
+        earlier: NetworkModel | None,
+        terms: Iterable[str],
+        X: Inputs,
+        weights: Floats | None = None,
     ) -> InputKernel:
         """Return the input kernel that some terms of the score share.
 
-        For a warm start, this is their kernel in the potentials `earlier` of the previous fit, if there is one.
-        Otherwise, it is the kernel that the parameter with the name `argument` defines for the inputs X.
+        For a warm start, this is their kernel in the model `earlier` of the previous fit, if there is one. Otherwise,
+        it is the kernel that the parameter with the name `argument` defines for the inputs X.
         """
-        known = [] if earlier is None else [earlier.kernel(term) for term in terms]
-        for kernel in known:
-            if kernel is not None:
+        known = {} if earlier is None else earlier.layout.by_name
+        for name in terms:
+            if name in known and (kernel := known[name].kernel) is not None:
                 return kernel
         return self._make_kernel(argument, X.shape[1], is_sparse(X), lambda: gamma_by_scale(X, weights))
 

@@ -8,9 +8,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.arrays import Arrays, Config
-from kernelcrf.decoding import VITERBI, rule_from_config, rule_to_config
+from kernelcrf.decoding import rule_from_config, rule_to_config
 from kernelcrf.estimators.input import Input
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.models.conversion import convert_parameters
 from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.penalties import penalty_from_config
@@ -23,10 +24,8 @@ from kernelcrf.solvers.stopping import StoppingRule, stopping_from_config
 OF_THE_RUN = ("engine", "checkpoint", "prior")
 # Parameters that belong to the machine: files do not have them, and those of files of earlier versions are ignored.
 OF_THE_MACHINE = ("n_jobs",)
-# Names of decoding rules in files of earlier versions.
-RENAMED_RULES = {"joint": VITERBI}
-# The names of weights in model files.
-WEIGHTS = ("theta", "weights")
+# The name of the weights in model files.
+WEIGHTS = "theta"
 
 
 def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arrays]:
@@ -55,7 +54,7 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
         parameters["class_weight"] = [[label_to_json(label), weight] for label, weight in weights.items()]
     config, arrays = estimator.model_.to_arrays()
     if dtype is not None:
-        arrays |= {name: arrays[name].astype(dtype) for name in WEIGHTS if name in arrays}
+        arrays[WEIGHTS] = arrays[WEIGHTS].astype(dtype)
     return {"parameters": {name: plain(value, name) for name, value in parameters.items()}, **config}, arrays
 
 
@@ -66,6 +65,7 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
 
     kernels : a dict from names of parameters to stored kernels, which replace parameters that are None in the file.
     """
+    parameters = convert_parameters(parameters)
     missing = [name for name in kernels if not name.startswith(OF_INPUT) and parameters.get(name) is None]
     parameters = parameters | {name: kernels[name].kernel for name in missing}
     if parameters.get("kernel", "") is None:
@@ -78,12 +78,7 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
         )
     parameters = {name: value for name, value in parameters.items() if name not in OF_THE_MACHINE}
     defaults = model.get_params(deep=False)
-    if "l1" in parameters:
-        # Files of version 0.1 have the factor of the L1 penalty as a parameter.
-        penalty = penalty_from_config({"l1": parameters["l1"]})
-        parameters = {name: value for name, value in parameters.items() if name != "l1"}
-        parameters["penalty"] = None if penalty.is_smooth else penalty
-    elif parameters.get("penalty") is not None:
+    if parameters.get("penalty") is not None:
         parameters["penalty"] = penalty_from_config(parameters)
     if unknown := set(parameters) - set(defaults):
         raise ModelFileError(
@@ -99,9 +94,7 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
             for name, own in parameters["inputs"].items()
         }
     if "decoding" in parameters:
-        stored = parameters["decoding"]
-        is_renamed = isinstance(stored, str) and stored in RENAMED_RULES
-        parameters["decoding"] = RENAMED_RULES[stored] if is_renamed else rule_from_config(stored)
+        parameters["decoding"] = rule_from_config(parameters["decoding"])
     if isinstance(parameters.get("max_iter"), dict):
         parameters["max_iter"] = stopping_from_config(parameters["max_iter"])
     if isinstance(parameters.get("class_weight"), list):

@@ -19,6 +19,13 @@ from kernelcrf.inference.loss import Inference
 from kernelcrf.partitions.graphs import GraphPartition
 from kernelcrf.score.terms import Term
 
+COVERS = {
+    "exact": "the negative log posterior",
+    "loopy": "an upper bound on the negative log posterior, by tree-reweighted messages",
+    "gibbs": "the negative log pseudo-likelihood, with the same prior",
+}
+"""The objective that a fit on graphs minimises, by its inference."""
+
 
 @dataclass(frozen=True, eq=False)
 class LabelledGraphs(LocalCorpus):

@@ -92,7 +92,6 @@ class DurationKernel(LabelMap):
         return np.asarray(A @ pairs).reshape(*Z.shape[:-1], -1)
 
     def to_config(self) -> Config:
-        """Return the kernel as a dict for JSON, which `from_config` reads."""
         return {
             "kind": "durations",
             "L": self.n_labels,
@@ -103,7 +102,6 @@ class DurationKernel(LabelMap):
 
     @classmethod
     def from_config(cls, config: Config) -> DurationKernel:
-        """Return the kernel that `to_config` converted to the dict `config`."""
         factor = None if config["factor"] is None else np.array(config["factor"])
         if (factor is None) == config["smooth"]:
             raise ValueError(

@@ -20,8 +20,14 @@ from functools import cached_property
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Places
-from kernelcrf.kernels.labels import LabelMap
+from kernelcrf.arrays import Array, Config, Places
+from kernelcrf.kernels.durations import DurationKernel
+from kernelcrf.kernels.labels import KINDS, LabelKernel, LabelMap
+from kernelcrf.validation import COUNT, either, shown, whole
+
+# Files cannot name cliques of more nodes: the number of joint labels would be too long to compute.
+MOST_NODES = 32
+NODES = either(whole(least=1, most=MOST_NODES))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +64,13 @@ class Contrasts(LabelMap):
     def adjoint(self, R: Array) -> Array:
         v = self._axis.astype(R.dtype, copy=False)
         return np.asarray(R[..., 1:] - (R @ v)[..., None] * v[1:])
+
+    def to_config(self) -> Config:
+        return {"kind": "contrasts", "L": self.L}
+
+    @classmethod
+    def from_config(cls, config: Config) -> Contrasts:
+        return cls(COUNT.check("L", config["L"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +118,13 @@ class Reversible(LabelMap):
         total = np.where(first == reverse, R[..., first], R[..., first] + R[..., reverse])
         return np.asarray(total * entries.astype(R.dtype, copy=False))
 
+    def to_config(self) -> Config:
+        return {"kind": "reversible", "n_labels": self.n_labels, "nodes": self.nodes}
+
+    @classmethod
+    def from_config(cls, config: Config) -> Reversible:
+        return cls(COUNT.check("n_labels", config["n_labels"]), NODES.check("nodes", config["nodes"]))
+
 
 @dataclass(frozen=True, eq=False)
 class Product(LabelMap):
@@ -139,6 +159,16 @@ class Product(LabelMap):
             table = np.moveaxis(one.adjoint(np.moveaxis(table, axis, -1)), -1, axis)
         return table.reshape(*R.shape[:-1], self.rank)
 
+    def to_config(self) -> Config:
+        return {"kind": "product", "factors": [one.to_config() for one in self.factors]}
+
+    @classmethod
+    def from_config(cls, config: Config) -> Product:
+        NODES.check("the number of factors", len(config["factors"]))
+        if any(one["kind"] == "product" for one in config["factors"]):
+            raise ValueError("a product of label kernels has a product as a factor: expected kernels of single nodes")
+        return cls(tuple(label_kernel_from_config(one) for one in config["factors"]))
+
 
 def interactions(*cards: int) -> Product:
     """Return a kernel of joint labels for pure interactions, as in an analysis of variance.
@@ -149,3 +179,25 @@ def interactions(*cards: int) -> Product:
     cards : the number of labels of each node.
     """
     return Product(tuple(Contrasts(L) for L in cards))
+
+
+LABEL_KERNELS: dict[str, type[LabelMap]] = {
+    **dict.fromkeys(KINDS, LabelKernel),
+    "contrasts": Contrasts,
+    "reversible": Reversible,
+    "product": Product,
+    "durations": DurationKernel,
+}
+"""The classes of label kernels by the kinds that model files name."""
+
+
+def label_kernel_from_config(config: Config) -> LabelMap:
+    """Return the label kernel of any kind that `to_config` converted to the dict `config`.
+
+    The result takes no more memory than `config`, whatever numbers `config` contains.
+    """
+    if config["kind"] not in LABEL_KERNELS:
+        raise ValueError(
+            f"the label kernel has kind={shown(config['kind'])}: expected one of {', '.join(LABEL_KERNELS)}"
+        )
+    return LABEL_KERNELS[config["kind"]].from_config(config)

@@ -80,6 +80,15 @@ class LabelMap(ABC):
         """Return the kernel matrix, with one row and one column per label."""
         return np.asarray(self.factor @ self.factor.T)
 
+    @abstractmethod
+    def to_config(self) -> Config:
+        """Return the kernel as a dict for JSON, which `joint_labels.label_kernel_from_config` reads."""
+
+    @classmethod
+    @abstractmethod
+    def from_config(cls, config: Config) -> LabelMap:
+        """Return the kernel that `to_config` converted to the dict `config`."""
+
 
 @dataclass(frozen=True, eq=False)
 class LabelKernel(LabelMap):
@@ -173,7 +182,6 @@ class LabelKernel(LabelMap):
         return np.asarray(Z @ A.T.astype(Z.dtype, copy=False))
 
     def to_config(self) -> Config:
-        """Return the label kernel as a dict for JSON, which `from_config` reads."""
         return {
             "kind": self.kind,
             "L": self.L,
@@ -183,12 +191,9 @@ class LabelKernel(LabelMap):
 
     @classmethod
     def from_config(cls, config: Config) -> LabelKernel:
-        """Return the label kernel that `to_config` converted to the dict `config`."""
         if config["kind"] != "matrix":
             return cls(config["kind"], config["L"])
-        # Files written by version 0.1.0.dev0 may have no factor.
-        factor = config.get("factor")
-        return cls("matrix", config["L"], np.array(config["matrix"]), None if factor is None else np.array(factor))
+        return cls("matrix", config["L"], np.array(config["matrix"]), np.array(config["factor"]))
 
 
 def _check_label_matrix(matrix: Array, L: int) -> None:

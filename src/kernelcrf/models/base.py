@@ -1,10 +1,10 @@
-"""The base class of all fitted models."""
+"""The base class of all fitted models, whose score is a sum of terms; all of them are stored in files in one form."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -14,12 +14,24 @@ from kernelcrf.arrays import Arrays, Config, Floats, UserData
 from kernelcrf.basis.features import FeatureMap
 from kernelcrf.certificate import IMPORTED, NOT_FITTED, ROUNDED, Certificate
 from kernelcrf.fitting.digest import digest_array, digest_value
+from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.laplace import Laplace
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models import stored_parts as parts
+from kernelcrf.models.conversion import convert_content
+from kernelcrf.models.posterior import ScorePosterior
 from kernelcrf.persistence import Budget, ModelFileError
-from kernelcrf.persistence.checks import read_count, read_number
-from kernelcrf.validation import shown
+from kernelcrf.persistence.checks import (
+    maps_to_arrays,
+    read_array,
+    read_count,
+    read_map,
+    read_number,
+    read_text,
+)
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import Term
+from kernelcrf.validation import shown, shown_list
 
 # The entries of a file that record how the fit went and do not change predictions.
 RECORDS = ("certificate", "n_iter", "laplace", "specification", "gap_curve", "objective_curve")
@@ -33,6 +45,8 @@ class FittedModel:
     C : the prior variance of the weights of input features, or of all weights if the model has no inputs; NaN if the
         weights were not fitted by this library.
     laplace : the evidence and the posterior of the weights by Laplace's approximation; None if they were not computed.
+    layout, theta : the terms, and the weights of all terms as one vector.
+    maps : for each term that depends on inputs, the map from inputs to features.
     kernels : the kernels of the inputs; each key is the name of the estimator's parameter that sets the kernel.
     specification : plain values that describe what the fit asked for; a later fit that starts from this model, or has
         it as its prior, must ask for the same.
@@ -42,13 +56,11 @@ class FittedModel:
     n_iter: int
     C: float
     laplace: Laplace | None
+    layout: Layout
+    theta: Floats
+    maps: Mapping[str, FeatureMap]
     kernels: Mapping[str, InputKernel]
     specification: Config
-
-    @property
-    def feature_maps(self) -> Mapping[str, FeatureMap]:
-        """Return the maps from inputs to features of the terms that have inputs; the keys are names of terms."""
-        raise NotImplementedError
 
     @property
     def evidence(self) -> Laplace:
@@ -60,6 +72,39 @@ class FittedModel:
             raise AttributeError("the evidence was not computed: fit with laplace=True")
         return self.laplace
 
+    @property
+    def score_posterior(self) -> ScorePosterior:
+        """Return an object that computes the posterior distribution of the scores for any inputs.
+
+        Raise AttributeError if the posterior of the weights was not kept.
+        """
+        if self.laplace is None or self.laplace.posterior is None:
+            raise AttributeError("the posterior of the weights was not kept: fit with laplace=True")
+        return ScorePosterior(self.layout, self.laplace.posterior, self.maps)
+
+    def start_for(self, terms: Sequence[Term], n_columns: Callable[[str], int] | None = None) -> Start:
+        """Return a starting point for a fit of these terms, with the landmarks of this model.
+
+        The weights of new columns, and of new pairs of a feature and a label, start at 0.
+
+        n_columns : a function that returns the number of columns of an input, which may have new columns at the end;
+            None if no input has new columns.
+        """
+        new, old = {term.name: term for term in terms}, self.layout.split(self.theta)
+        maps: dict[str, FeatureMap] = {}
+        weights, shared = {}, dict[int, FeatureMap]()
+        for term in self.layout.terms:
+            if term.name not in new:
+                continue
+            W = term.unpack(old[term.name])
+            if (feature_map := self.maps.get(term.name)) is not None:
+                # Terms that share landmarks share one map.
+                wider = feature_map if n_columns is None else feature_map.with_columns(n_columns(str(term.input)))
+                maps[term.name] = shared.setdefault(id(feature_map), wider)
+                W = np.pad(W, ((0, maps[term.name].n - len(W)), (0, 0)))
+            weights[term.name] = new[term.name].pack(W)
+        return Start(maps, weights)
+
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""
         config = {
@@ -69,10 +114,30 @@ class FittedModel:
             "laplace": None,
             "specification": self.specification,
         }
+        layout, theta = self._without_zeros()
+        config["maps"], arrays = maps_to_arrays(self.maps.values())
+        places = list(dict.fromkeys(map(id, self.maps.values())))
+        indices = {name: places.index(id(feature_map)) for name, feature_map in self.maps.items()}
+        config["terms"] = [one | {"map": indices.get(one["name"])} for one in layout.to_config()]
+        arrays["theta"] = theta
+        for term in layout.terms:
+            arrays |= parts.pairs_to_arrays(term.name, term.pairs)
         if self.laplace is not None:
             names = "log_evidence", "error", "n_effective"
             config["laplace"] = {name: getattr(self.laplace, name) for name in names}
-        return config, {}
+            arrays |= {} if self.laplace.posterior is None else parts.posterior_arrays(self.laplace.posterior)
+        return config, arrays
+
+    def _without_zeros(self) -> tuple[Layout, Floats]:
+        """Return the layout and the weights without pairs whose weight is zero; a posterior needs all weights."""
+        if self.laplace is not None and self.laplace.posterior is not None:
+            return self.layout, self.theta
+        kept, weights = [], []
+        for term, W in zip(self.layout.terms, self.layout.split(self.theta).values(), strict=True):
+            some = term.pairs is not None and not W.all()
+            kept.append(replace(term, pairs=term.pairs.select(W != 0)) if some and term.pairs is not None else term)
+            weights.append(W[W != 0] if some else W.ravel())
+        return Layout(tuple(kept)), np.concatenate(weights)
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
@@ -86,29 +151,36 @@ class FittedModel:
 
     @classmethod
     def from_content(cls, config: Config, arrays: Arrays, budget: Budget) -> Self:
-        """Return the model of a file, as `from_arrays` does; raise if the file is too small for what it claims."""
-        model = cls.from_arrays(config, arrays)
+        """Return the model of a file, as `from_arrays` does; raise if the file is too small for what it claims.
+
+        Files of earlier versions are converted to the form of this version first.
+        """
+        model = cls.from_arrays(*convert_content(config, arrays))
         budget.charge(f"the first prediction of this {config['estimator']}", model.answer_bytes)
         return model
 
-    @staticmethod
-    def _read_shared(config: Config, posterior: Arrays, theta: Floats, *, rounded: bool) -> Config:
-        """Return the fields that all models have, as read from a model file.
+    @classmethod
+    def _read_fields(
+        cls, config: Config, arrays: Arrays, sizes: Mapping[str, int], widths: Mapping[str, int | None]
+    ) -> Config:
+        """Return the fields that all models have, except `kernels`, as read from a model file.
 
-        posterior : arrays with the posterior of the weights; they are only read if the file says that it was computed.
-        theta : the weights of the model, which are the mode of this posterior.
-        rounded : whether the file has the weights in single precision.
+        Raise an error if they are inconsistent.
+
+        sizes : for each kind of cliques that the model may have, the number of labellings of one clique.
+        widths : for each input that the model may have, the number of its columns, or None if any number is valid.
         """
-        # Files of earlier versions may have C among the parameters only.
+        layout, maps = _read_layout(config, arrays, sizes, widths)
+        theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)
         certificate = parts.certificate_from_config(config["certificate"])
         imported = certificate.status == IMPORTED
-        if rounded and certificate.status not in NOT_FITTED:
+        if arrays["theta"].dtype == np.float32 and certificate.status not in NOT_FITTED:
             # The certificate is about the weights before they were rounded.
             certificate = Certificate(np.nan, -np.inf, ROUNDED)
-        C = read_number(config if "C" in config else config["parameters"], "C", finite=not imported)
+        C = read_number(config, "C", finite=not imported)
         if C <= 0:
             raise ModelFileError(f"the model file has C={C:g}: expected a number above 0. Use another copy")
-        # Files of version 0.1 have no specification: the estimator derives it from the parameters in the file.
+        # Without a specification, the estimator derives it from the parameters in the file.
         specification = config.get("specification", {})
         if not isinstance(specification, dict):
             raise ModelFileError(f"the model file has specification={shown(specification)}: expected a JSON object")
@@ -117,8 +189,50 @@ class FittedModel:
             "specification": specification,
             "n_iter": read_count(config, "n_iter"),
             "C": C,
-            "laplace": parts.read_laplace(config["laplace"], posterior, theta),
+            "laplace": parts.read_laplace(config["laplace"], arrays, theta),
+            "layout": layout,
+            "theta": theta,
+            "maps": maps,
         }
+
+
+def _read_layout(
+    config: Config, arrays: Arrays, sizes: Mapping[str, int], widths: Mapping[str, int | None]
+) -> tuple[Layout, dict[str, FeatureMap]]:
+    """Return the terms of a model file and their feature maps; `FittedModel._read_fields` explains the arguments."""
+    pairs, maps = {}, dict[str, FeatureMap]()
+    known: dict[tuple[int, int | None], FeatureMap] = {}
+    for one in config["terms"]:
+        name, cliques = read_text(one, "name"), read_text(one, "cliques")
+        read_number(one, "C")
+        if cliques not in sizes:
+            raise ModelFileError(
+                f"the model file has cliques called {shown(cliques)}: expected one of {shown_list(sizes)}. Use another "
+                "copy"
+            )
+        pairs[name] = parts.read_pairs(arrays, name, sizes[cliques])
+        if one["kernel"] is not None:
+            source = read_text(one, "input")
+            if source not in widths:
+                raise ModelFileError(
+                    f"the term {shown(name)} of the model file has the input {shown(source)}: expected one of "
+                    f"{shown_list(widths)}. Use another copy"
+                )
+            key = read_count(one, "map"), widths[source]
+            if key not in known:
+                known[key] = read_map(config["maps"][key[0]], arrays, f"map {key[0]}.", key[1])
+            maps[name] = known[key]
+    layout = Layout.from_config(config["terms"], pairs)
+    for term in layout.terms:
+        # The size of a label kernel is compared before its rank is computed, which takes memory.
+        n, size = maps[term.name].n if term.name in maps else 1, sizes[term.cliques]
+        fits = type(term.n) is int and type(n) is int and term.n == n and size == term.k_y.L
+        if not fits or (term.pairs is not None and term.pairs.n != n):
+            raise ModelFileError(
+                f"the term {shown(term.name)} of the model file has {shown(term.n)} features and a label kernel of "
+                f"another size: expected {n} features and {size} labellings. Use another copy"
+            )
+    return layout, maps
 
 
 def model_digest(model: FittedModel, decoding: str | Config) -> str:

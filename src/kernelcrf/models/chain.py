@@ -31,16 +31,17 @@ from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain_field import ChainField
 from kernelcrf.models.kernel import KernelModel
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import read_array, read_count, read_text
+from kernelcrf.persistence.checks import read_array, read_text
 from kernelcrf.readers.base_scores import check_base_scores, read_base_scores
 from kernelcrf.readers.inputs import InputsReader, reader_from_config
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.score.cliques import STEPS
+from kernelcrf.score.cliques import STEPS, TOKENS
 from kernelcrf.score.score import add_base, add_terms
 from kernelcrf.score.tables import ChainScores
 from kernelcrf.score.terms import (
     BIAS_TERM,
+    CHAIN_CLIQUES,
     END_TERM,
     OF_INPUT,
     START_TERM,
@@ -264,22 +265,25 @@ class ChainModel(KernelModel):
             "labels": self.labels.to_config(),
             "metadata": parts.METADATA.check("metadata_", self.metadata),
         }
-        return {"edge_kernel": None, "edge_map": None} | config | own, arrays
+        return config | own, arrays
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         reader, labels = reader_from_config(config["inputs"]), LabelReader.from_config(config["labels"])
-        stored = {read_text(one, "name"): read_count(one, "nodes") for one in config["layout"]}
-        named = list(reader.sources) if isinstance(reader, InputsReader) else []
-        tokens = [OF_INPUT + name for name in named if stored[OF_INPUT + name] == 1] or [TOKEN_TERM]
-        steps = [OF_INPUT + name for name in named if stored[OF_INPUT + name] == 2]
-        if config["edge_kernel"] is not None:
-            steps.append(STEP_TERM)
-        constants = [name for name in (BIAS_TERM, START_TERM, END_TERM) if name in stored]
-        terms = dict.fromkeys([*tokens, TRANSITION_TERM, *constants], 1) | dict.fromkeys(steps, 2)
-        L, widths = len(labels.classes), {name: reader.width(name.removeprefix(OF_INPUT)) for name in [*tokens, *steps]}
-        shared = cls._read_fields(config, arrays, widths, L, terms | {TRANSITION_TERM: 2})
+        stored = {read_text(one, "name"): read_text(one, "cliques") for one in config["terms"]}
+        named = {OF_INPUT + name: name for name in reader.sources} if isinstance(reader, InputsReader) else {}
+        inputs = {name: (stored[name], source) for name, source in named.items()}
+        tokens = {name: one for name, one in inputs.items() if one[0] == TOKENS} or {TOKEN_TERM: (TOKENS, TOKENS)}
+        constants = [TRANSITION_TERM, *(name for name in (BIAS_TERM, START_TERM, END_TERM) if name in stored)]
+        steps = {name: one for name, one in inputs.items() if one[0] == STEPS}
+        steps |= {STEP_TERM: (STEPS, TOKENS)} if STEP_TERM in stored else {}
+        terms = tokens | {name: (CHAIN_CLIQUES[name], None) for name in constants} | steps
+        L, widths = (
+            len(labels.classes),
+            {str(source): reader.width(str(source)) for _, source in (tokens | steps).values()},
+        )
+        shared = cls._read_terms(config, arrays, L, terms, widths)
         return cls(**shared, **cls._read_chain(config, arrays, L, shared), reader=reader, labels=labels)
 
     @staticmethod

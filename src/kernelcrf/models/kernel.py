@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self, TypeAlias, TypeVar
@@ -17,24 +17,22 @@ from kernelcrf.basis.kernel_weights import PairWeights, Weights, fold
 from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.certificate import IMPORTED, TEMPERED, Certificate
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.base import FittedModel
-from kernelcrf.models.posterior import ScorePosterior
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import read_array, read_count, read_map, read_text
+from kernelcrf.persistence.checks import read_array
 from kernelcrf.readers.base_scores import read_base_names
 from kernelcrf.readers.inputs import BETWEEN, InputsReader
 from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.score.cliques import TOKENS
+from kernelcrf.score.cliques import DURATIONS, KINDS, TOKENS
 from kernelcrf.score.layout import Layout
 from kernelcrf.score.terms import BIAS_TERM, FIRST_TERM, LAST_TERM, OF_INPUT, SEGMENT_TERM, STEP_TERM, TOKEN_TERM, Term
 from kernelcrf.validation import shown
 
-# By term: the parameter that sets its kernel, and the name of its feature map in files.
+# By term: the parameter that sets its kernel.
 KERNELS = {
     TOKEN_TERM: "kernel",
     FIRST_TERM: "kernel",
@@ -42,7 +40,6 @@ KERNELS = {
     STEP_TERM: "edge_kernel",
     SEGMENT_TERM: "segment_kernel",
 }
-MAPS = {TOKEN_TERM: "map", STEP_TERM: "edge_map"}
 
 
 def kernel_parameter(term: str) -> str:
@@ -50,13 +47,8 @@ def kernel_parameter(term: str) -> str:
     return KERNELS.get(term, f"{term}__kernel")
 
 
-def map_entry(term: str) -> str:
-    """Return the name of the feature map of a term in model files."""
-    return MAPS.get(term, f"{term}__map")
-
-
 T = TypeVar("T")
-Terms: TypeAlias = Mapping[str, int]
+ExpectedTerms: TypeAlias = Mapping[str, tuple[str, str | None]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,24 +105,15 @@ class KernelModel(FittedModel):
     of rows have only the score of a label and its bias.
 
     reader : converts new inputs to arrays in the same way as the inputs of `fit`.
-    layout, theta : the terms, and the weights of all terms as one vector.
-    maps : for each term that depends on inputs, the map from inputs to features.
     objective_curve : the objective at each iteration of the fit.
     has_prior : whether another model was the prior of the fit. Files do not store its means and precisions.
     base : the names of the base scores of the fit, "tokens" and "steps"; predictions need the same ones.
     """
 
     reader: SequenceReader | InputsReader | RowReader
-    layout: Layout
-    theta: Floats
-    maps: Mapping[str, FeatureMap]
     objective_curve: Floats
     has_prior: bool = False
     base: tuple[str, ...] = ()
-
-    @property
-    def feature_maps(self) -> Mapping[str, FeatureMap]:
-        return self.maps
 
     @property
     def column_labels(self) -> list[UserData]:
@@ -140,7 +123,7 @@ class KernelModel(FittedModel):
     @property
     def answer_bytes(self) -> int:
         pairs = [term.pairs for term in self.layout.terms if term.pairs is not None]
-        return 8 * (len(self.theta) + sum(own.n + 2 * own.size for own in pairs))
+        return 8 * (len(self.theta) + sum(one.n + 2 * one.size for one in pairs))
 
     @cached_property
     def token_inputs(self) -> list[TokenInput]:
@@ -191,7 +174,7 @@ class KernelModel(FittedModel):
         With n features and L labels, the shape is (n, L) for tokens, (L, L) for transitions, (n, L, L) for transitions
         that depend on inputs, and (L,) for biases and for the scores of first and last labels.
         """
-        term = next(term for term in self.layout.terms if term.name == name)
+        term = self.layout.by_name[name]
         W = term.k_y.expand(term.unpack(self.layout.split(self.theta)[name]))
         shape = W.shape if not term.kind.is_step else (*W.shape[:-1], *(math.isqrt(W.shape[-1]),) * 2)
         return np.asarray(W.reshape(shape) if term.kernel is not None else W.reshape(shape)[0])
@@ -203,8 +186,7 @@ class KernelModel(FittedModel):
 
     def _constant(self, name: str) -> Floats:
         """Return the scores of labels by a term without inputs; zeros if the model has no such term."""
-        known = any(term.name == name for term in self.layout.terms)
-        return self._expand(name) if known else np.zeros(len(self.column_labels))
+        return self._expand(name) if name in self.layout.by_name else np.zeros(len(self.column_labels))
 
     @property
     def term_names(self) -> list[str]:
@@ -255,37 +237,6 @@ class KernelModel(FittedModel):
         """Return the coefficients of all inputs, one row per landmark or feature; `TokenInput` defines them."""
         return np.vstack([own.dual_coef for own in self.token_inputs])
 
-    @property
-    def score_posterior(self) -> ScorePosterior:
-        """Return an object that computes the posterior distribution of the scores for any inputs.
-
-        Raise AttributeError if the posterior of the weights was not kept.
-        """
-        if self.laplace is None or self.laplace.posterior is None:
-            raise AttributeError("the posterior of the weights was not kept: fit with laplace=True")
-        return ScorePosterior(self.layout, self.laplace.posterior, self.maps)
-
-    def start_for(self, terms: Iterable[Term], n_columns: Callable[[str], int]) -> Start:
-        """Return a starting point for a fit of these terms, with the landmarks of this model.
-
-        The weights of new columns, and of new pairs of a feature and a label, start at 0.
-
-        n_columns : a function that returns the number of columns of an input, which may have new columns at the end.
-        """
-        new, old = {term.name: term for term in terms}, self.layout.split(self.theta)
-        maps: dict[str, FeatureMap] = {}
-        weights, shared = {}, dict[int, FeatureMap]()
-        for term in self.layout.terms:
-            if term.name not in new:
-                continue
-            W = term.unpack(old[term.name])
-            if (own := self.maps.get(term.name)) is not None:
-                # Terms that share landmarks share one map.
-                maps[term.name] = shared.setdefault(id(own), own.with_columns(n_columns(str(term.input))))
-                W = np.pad(W, ((0, maps[term.name].n - len(W)), (0, 0)))
-            weights[term.name] = new[term.name].pack(W)
-        return Start(maps, weights)
-
     def divide_weights(self, temperature: float) -> Self:
         """Return a copy of the model whose weights are divided by `temperature`.
 
@@ -298,49 +249,21 @@ class KernelModel(FittedModel):
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, arrays = super().to_arrays()
-        config |= {name: own.to_config() for name, own in self.kernels.items()}
-        layout, theta = self._without_zeros()
-        config["layout"] = layout.to_config()
         config |= {"has_prior": True} if self.has_prior else {}
         config |= {"base_scores": list(self.base)} if self.base else {}
-        arrays |= {"theta": theta, "objective_curve": self.objective_curve}
-        for term in layout.terms:
-            arrays |= parts.pairs_to_arrays(term.name, term.pairs)
-        first = dict[int, str]()
-        for name, own in self.maps.items():
-            entry = map_entry(name)
-            if first.setdefault(id(own), entry) != entry:
-                # Terms that share a map store it once, and the others name its entry.
-                config[entry] = first[id(own)]
-                continue
-            config[entry], of_map = own.to_arrays()
-            arrays |= {f"{entry}.{key}": array for key, array in of_map.items()}
-        if self.laplace is not None and self.laplace.posterior is not None:
-            arrays |= parts.posterior_arrays(self.laplace.posterior)
-        return config, arrays
-
-    def _without_zeros(self) -> tuple[Layout, Floats]:
-        """Return the layout and the weights without pairs whose weight is zero; a posterior needs all weights."""
-        if self.laplace is not None and self.laplace.posterior is not None:
-            return self.layout, self.theta
-        kept, weights = [], []
-        for term, W in zip(self.layout.terms, self.layout.split(self.theta).values(), strict=True):
-            some = term.pairs is not None and not W.all()
-            kept.append(replace(term, pairs=term.pairs.select(W != 0)) if some and term.pairs is not None else term)
-            weights.append(W[W != 0] if some else W.ravel())
-        return Layout(tuple(kept)), np.concatenate(weights)
+        return config, arrays | {"objective_curve": self.objective_curve}
 
     @staticmethod
-    def _fields_of(found: Trained, specification: Config) -> Config:
+    def _fields_of(trained: Trained, specification: Config) -> Config:
         """Return the fields of `KernelModel` as a dict, given the result of training and what the fit asked for."""
-        fitted, terms = found.fit, found.fit.layout.terms
+        fitted, terms = trained.fit, trained.fit.layout.terms
         return {
             "certificate": fitted.certificate,
             "n_iter": fitted.solution.n_iter,
             "C": next((term.C for term in terms if not term.name.startswith(OF_INPUT)), terms[0].C),
-            "laplace": found.laplace,
+            "laplace": trained.laplace,
             "specification": specification,
-            "kernels": {kernel_parameter(term.name): term.kernel for term in terms if term.kernel is not None},
+            "kernels": _kernels(fitted.layout),
             "layout": fitted.layout,
             "theta": fitted.theta,
             "maps": fitted.maps,
@@ -349,38 +272,38 @@ class KernelModel(FittedModel):
         }
 
     @classmethod
-    def _read_fields(cls, config: Config, arrays: Arrays, widths: Mapping[str, int], L: int, terms: Terms) -> Config:
+    def _read_terms(
+        cls,
+        config: Config,
+        arrays: Arrays,
+        L: int,
+        expected: ExpectedTerms,
+        widths: Mapping[str, int],
+        longest: int = 0,
+    ) -> Config:
         """Return the fields of `KernelModel` as a dict, as read from a model file.
 
         Raise an error if they are inconsistent or do not fit L labels.
 
-        widths : the number of columns of the inputs of each term that has inputs.
-        terms : the expected names of the terms, with the number of labels in a clique of each.
+        expected : the expected names of the terms, with the kind of cliques and the input of each.
+        widths : the number of columns of each input.
+        longest : the number of durations of segments.
         """
-        found = [(read_text(one, "name"), read_count(one, "nodes")) for one in config["layout"]]
-        if found != list(terms.items()):
+        stored = [(one["name"], one["cliques"], one["input"]) for one in config["terms"]]
+        if stored != [(name, cliques, source) for name, (cliques, source) in expected.items()]:
             raise ModelFileError(
-                f"the model file has the terms {shown(found)}: expected {', '.join(terms)}. Use another copy"
+                f"the model file has the terms {shown(stored)}: expected {', '.join(expected)}. Use another copy"
             )
-        maps: dict[str, FeatureMap] = {}
-        for name, width in widths.items():
-            entry = map_entry(name)
-            shared_by = [other for other in maps if map_entry(other) == config[entry]]
-            maps[name] = maps[shared_by[0]] if shared_by else read_map(config[entry], arrays, f"{entry}.", width)
-        pairs = {name: parts.read_pairs(arrays, name, L**n) for name, n in terms.items()}
-        sizes = {name: maps[name].n if name in maps else 1 for name in terms}
-        wrong = [name for name, own in pairs.items() if own is not None and own.n != sizes[name]]
-        if wrong or any(one["label_kernel"]["L"] != L or one["n"] != sizes[one["name"]] for one in config["layout"]):
-            raise ModelFileError(f"the model file has terms of wrong sizes: expected sizes for {L} labels")
-        layout = Layout.from_config(config["layout"], pairs)
-        theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)
-        shared = cls._read_shared(config, arrays, theta, rounded=arrays["theta"].dtype == np.float32)
+        sizes = {name: L**2 if kind.is_step else L for name, kind in KINDS.items()} | {DURATIONS: longest * L}
+        shared = cls._read_fields(config, arrays, sizes, widths)
         return shared | {
-            "kernels": {name: InputKernel.from_config(config[name]) for name in map(kernel_parameter, maps)},
-            "layout": layout,
-            "theta": theta,
-            "maps": maps,
+            "kernels": _kernels(shared["layout"]),
             "objective_curve": read_array(arrays, "objective_curve", (parts.n_records(shared),), "f"),
             "has_prior": config.get("has_prior") is True,
             "base": read_base_names(config.get("base_scores", [])),
         }
+
+
+def _kernels(layout: Layout) -> dict[str, InputKernel]:
+    """Return the kernels of the terms; each key is the name of the parameter that sets the kernel."""
+    return {kernel_parameter(term.name): term.kernel for term in layout.terms if term.kernel is not None}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -10,18 +11,20 @@ from typing import Self
 import numpy as np
 
 from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, Labels, Places
-from kernelcrf.basis.features import FeatureMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamp_labels, labelling_scores
 from kernelcrf.models.network import NetworkField, NetworkModel
-from kernelcrf.models.potentials import Potentials
+from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array
 from kernelcrf.readers.rows import LabelSetReader, RowReader
 from kernelcrf.readers.tables import TableReader
 from kernelcrf.score.terms import constant_term
+from kernelcrf.validation import shown_list
 
+# The name of the input of all terms of label sets.
+ROWS = "rows"
 BLOCK_ENTRIES = 2**22
 LOG_ODDS_RATIO = np.array([1, -1, -1, 1])
 # The bytes that exact inference takes per labelling of a clique of the tree.
@@ -43,6 +46,11 @@ def pair_graph(cards: Sequence[int] | Array, edges: Iterable[Sequence[int]], nam
     return Graph(np.array(cards), cliques | {pair_name(*pair): np.array([pair]) for pair in edges})
 
 
+def _sizes(graph: Graph) -> dict[str, int]:
+    """Return the number of labellings of each clique of a graph, by its name."""
+    return {name: math.prod(graph.shape(name)) for name in graph.cliques}
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelSetModel(NetworkModel):
     """A fitted conditional random field that predicts a set of labels for each row of the inputs.
@@ -53,11 +61,6 @@ class LabelSetModel(NetworkModel):
     rows: RowReader
     sets: LabelSetReader
     edges: Places
-    potentials: Potentials
-
-    @property
-    def feature_maps(self) -> Mapping[str, FeatureMap]:
-        return self.potentials.maps
 
     @cached_property
     def exact(self) -> Exact:
@@ -66,23 +69,23 @@ class LabelSetModel(NetworkModel):
 
     @property
     def answer_bytes(self) -> int:
-        return 2 * self.potentials.theta.nbytes + LABELLING_BYTES * self.exact.n_labellings
+        return super().answer_bytes + LABELLING_BYTES * self.exact.n_labellings
 
     @property
     def landmarks(self) -> Inputs | None:
         """Return the landmarks, one per row, or None for the linear kernel."""
-        return self.potentials.landmarks(label_name(0))
+        return self.landmarks_of(label_name(0))
 
     @cached_property
     def intercept(self) -> Floats:
         """Return, for each label, the part of its log odds that does not depend on inputs."""
-        tables = [self.potentials.potential(constant_term(label_name(j))) for j in range(len(self.sets.values))]
+        tables = [self.potential(constant_term(label_name(j))) for j in range(len(self.sets.values))]
         return np.array([table[1] - table[0] for table in tables])
 
     @cached_property
     def interactions(self) -> Floats:
         """Return, for each pair of labels in `edges`, the part of its log odds ratio that does not depend on inputs."""
-        tables = [self.potentials.potential(constant_term(pair_name(*pair))) for pair in self.edges.tolist()]
+        tables = [self.potential(constant_term(pair_name(*pair))) for pair in self.edges.tolist()]
         return np.array([table @ LOG_ODDS_RATIO for table in tables])
 
     @property
@@ -97,8 +100,7 @@ class LabelSetModel(NetworkModel):
         """
         for low in range(0, max(X.shape[0], 1), self.block_size):
             rows = X[low : low + self.block_size]
-            inputs = dict.fromkeys(self.potentials.layout.cliques, rows)
-            tables = self.potentials.tables(self.exact, rows.shape[0], inputs, engine)
+            tables = self.tables(self.exact, rows.shape[0], {ROWS: rows}, engine)
             yield NetworkField(self.exact, tables, len(tables), engine.n_threads)
 
     def marginals(self, field: NetworkField) -> Floats:
@@ -110,9 +112,8 @@ class LabelSetModel(NetworkModel):
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""
-        config, _ = super().to_arrays()
-        potentials, arrays = self.potentials.to_arrays()
-        config |= {"estimator": "MultiLabelCRF", "potentials": potentials}
+        config, arrays = super().to_arrays()
+        config["estimator"] = "MultiLabelCRF"
         return config | self.sets.to_config() | self.rows.to_config(), arrays | {"edges": self.edges}
 
     @classmethod
@@ -120,11 +121,9 @@ class LabelSetModel(NetworkModel):
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         rows, sets = RowReader.from_config("MultiLabelCRF", config), LabelSetReader.from_config(config)
         edges = read_array(arrays, "edges", (len(arrays["edges"]), 2), "i")
-        graph = pair_graph([2] * len(sets.values), edges, label_name)
-        sizes = {name: int(np.prod(graph.shape(name))) for name in graph.cliques}
-        columns = dict.fromkeys(sizes, rows.n_features)
-        potentials = Potentials.from_arrays(config["potentials"], arrays, sizes, columns)
-        model = cls(**cls._read_fields(config, arrays), rows=rows, sets=sets, edges=edges, potentials=potentials)
+        sizes = _sizes(pair_graph([2] * len(sets.values), edges, label_name))
+        shared = cls._read_network(config, arrays, sizes, {ROWS: rows.n_features})
+        model = cls(**shared, rows=rows, sets=sets, edges=edges)
         # This raises if the potentials that these attributes need are not in the file.
         _ = model.landmarks, model.intercept, model.interactions
         return model
@@ -135,16 +134,10 @@ class TableModel(NetworkModel):
     """A fitted probability distribution of the rows of a table, whose columns are variables.
 
     edges : the indices of pairs of variables that interact, one pair per row.
-    tables : an array of one row with the scores of all values of each variable, then of all values of each pair.
     """
 
     reader: TableReader
     edges: Places
-    tables: Floats
-
-    @property
-    def feature_maps(self) -> Mapping[str, FeatureMap]:
-        return {}
 
     @cached_property
     def exact(self) -> Exact:
@@ -165,51 +158,52 @@ class TableModel(NetworkModel):
         """Return the number of variables, which are the columns of the table."""
         return len(self.reader.categories)
 
-    @property
-    def as_potentials(self) -> Potentials:
-        """Return the scores in `tables` as a `Potentials` object, with one term per variable and per pair."""
-        return Potentials.of_tables({name: self.tables[:, own] for name, own in self.exact.graph.slices.items()})
+    @cached_property
+    def scores(self) -> Floats:
+        """Return an array of one row: the scores of all values of each variable, then of all values of each pair."""
+        return self.tables(self.exact, 1, {}, LocalEngine())
 
     @cached_property
     def potentials(self) -> list[Floats]:
         """Return, for each pair of variables in `edges`, its scores as an array [value of first, value of second]."""
         cards, slices = self.exact.graph.cards, self.exact.graph.slices
-        return [self.tables[0, slices[pair_name(u, v)]].reshape(cards[u], cards[v]) for u, v in self.edges.tolist()]
+        return [self.scores[0, slices[pair_name(u, v)]].reshape(cards[u], cards[v]) for u, v in self.edges.tolist()]
 
     def log_prob(self, labels: Labels, engine: LocalEngine) -> Floats:
         """Return the log-probability of each row of `labels`; -1 means unknown, and all its values are summed over."""
-        log_z = float(self.exact.log_partition(self.tables)[0, 0])
+        log_z = float(self.exact.log_partition(self.scores)[0, 0])
         if (labels >= 0).all():
-            return np.asarray(labelling_scores(self.exact.graph, self.tables, labels)[:, 0] - log_z)
+            return np.asarray(labelling_scores(self.exact.graph, self.scores, labels)[:, 0] - log_z)
         agreeing = self.exact.log_partition(self.field(labels, engine).tables, engine.n_threads)
         return np.asarray(agreeing[:, 0] - log_z)
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> Labels:
         """Return `n_samples` rows drawn from the distribution, with one column per variable."""
-        return np.asarray(self.exact.calibrate(self.tables).sample(n_samples, rng)[0])
+        return np.asarray(self.exact.calibrate(self.scores).sample(n_samples, rng)[0])
 
     def field(self, labels: Labels, engine: LocalEngine) -> NetworkField:
         """Return, for each row of `labels`, the random field of its unknown values given its known values.
 
         Unknown values are -1.
         """
-        tables = clamp_labels(self.exact.graph, np.repeat(self.tables, len(labels), axis=0), labels)
+        tables = clamp_labels(self.exact.graph, np.repeat(self.scores, len(labels), axis=0), labels)
         return NetworkField(self.exact, tables, len(labels), engine.n_threads)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""
-        config, _ = super().to_arrays()
+        config, arrays = super().to_arrays()
         config |= {"estimator": "MarkovNetwork"} | self.reader.to_config()
-        return config, {"edges": self.edges, "tables": self.tables}
+        return config, arrays | {"edges": self.edges}
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
-        model = cls(
-            **cls._read_fields(config, arrays),
-            reader=TableReader.from_config(config),
-            edges=read_array(arrays, "edges", (len(arrays["edges"]), 2), "i"),
-            tables=arrays["tables"],
-        )
-        read_array(arrays, "tables", (1, model.exact.graph.n_entries), "f")
-        return model
+        reader, edges = TableReader.from_config(config), read_array(arrays, "edges", (len(arrays["edges"]), 2), "i")
+        sizes = _sizes(pair_graph([len(values) for values in reader.categories], edges, variable_name))
+        shared = cls._read_network(config, arrays, sizes, {})
+        if set(shared["layout"].slices) != set(sizes):
+            raise ModelFileError(
+                f"the model file has the terms {shown_list(shared['layout'].slices)}: expected one term for each "
+                "variable and each pair. Use another copy"
+            )
+        return cls(**shared, reader=reader, edges=edges)

@@ -9,7 +9,7 @@ where the table t_c has one score for each way to label the nodes of the clique 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from typing import Self
@@ -17,36 +17,34 @@ from typing import Self
 import numpy as np
 
 from kernelcrf.arrays import Arrays, Config, Floats, Inputs, Labels
-from kernelcrf.basis.features import FeatureMap
-from kernelcrf.engines.local import LocalEngine
+from kernelcrf.basis.features import WhitenedMap
+from kernelcrf.basis.kernel_weights import check_scores
+from kernelcrf.engines.local import LocalEngine, single_threaded_blas
+from kernelcrf.fitting.fit import Start
+from kernelcrf.fitting.graphs import COVERS
 from kernelcrf.fitting.structure_search import Search
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Calibrated, Exact
 from kernelcrf.inference.gibbs import Gibbs
 from kernelcrf.inference.loopy import Loopy
-from kernelcrf.inference.loss import GraphMoments, clamp_labels, labelling_scores
+from kernelcrf.inference.loss import GraphMoments, Inference, clamp_labels, labelling_scores
 from kernelcrf.inference.lower_bounds import mean_field
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.base import FittedModel
-from kernelcrf.models.potentials import Potentials
+from kernelcrf.models.posterior import transform_rows
 from kernelcrf.models.stored_parts import search_from_config
+from kernelcrf.partitions.graphs import GraphPartition
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.graphs import GraphColumns, GraphSamples
 from kernelcrf.readers.labels import LabelReader
-from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, NODES
-from kernelcrf.score.terms import constant_term
+from kernelcrf.score.cliques import EDGES, NODES
+from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.terms import Term, constant_term
 from kernelcrf.validation import shown_list
 
 Way = Exact | Loopy | Gibbs
-
-COVERS = {
-    "exact": "the negative log posterior",
-    "loopy": "an upper bound on the negative log posterior, by tree-reweighted messages",
-    "gibbs": "the negative log pseudo-likelihood, with the same prior",
-}
-"""The objective that a fit minimises, by its inference."""
 
 
 def inference_named(name: str, seed: int) -> Callable[[Graph], Way]:
@@ -164,24 +162,72 @@ class NetworkModel(FittedModel):
 
     search: Search | None
 
+    @property
+    def answer_bytes(self) -> int:
+        return 16 * sum(term.n * term.k_y.L for term in self.layout.terms)
+
+    def potential(self, name: str) -> Floats:
+        """Return the scores of the labellings of a clique by the term called `name`, which has no inputs."""
+        return np.asarray(self.layout.by_name[name].expand(self.layout.split(self.theta)[name])[0])
+
+    def landmarks_of(self, name: str) -> Inputs | None:
+        """Return the landmarks of the term called `name`, one per row, or None for the linear kernel."""
+        feature_map = self.maps[name]
+        return feature_map.landmarks if isinstance(feature_map, WhitenedMap) else None
+
+    def tables(self, inference: Inference, m: int, inputs: Mapping[str, Inputs], engine: LocalEngine) -> Floats:
+        """Return the scores of all labellings of all cliques, with one row per sample.
+
+        inference : the inference object of the graph that all m samples share.
+        inputs : the inputs of the terms by name, such as "rows", with one row per clique.
+        """
+        transformed: dict[tuple[int, str], TokenFeatures] = {}
+        features = {}
+        for name, feature_map in self.maps.items():
+            source = str(self.layout.by_name[name].input)
+            key = id(feature_map), source
+            if key not in transformed:
+                transformed[key] = TokenFeatures(transform_rows(feature_map, inputs[source], engine))
+            features[name] = transformed[key]
+        with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            tables = _unlabelled(inference, m, features).tables(self.layout, self.theta, engine.n_threads)
+        check_scores(tables)
+        return tables
+
+    def start_for(self, terms: Sequence[Term], n_columns: Callable[[str], int] | None = None) -> Start:
+        """Return a starting point for a fit of these terms, with the landmarks of this model.
+
+        The weights of a term start at 0 if its label kernel is another one than in this model.
+        """
+        new, known = {term.name: term.k_y.to_config() for term in terms}, self.layout.by_name
+        same = {name for name, config in new.items() if name in known and known[name].k_y.to_config() == config}
+        start = super().start_for(terms, n_columns)
+        return Start(start.maps, {name: W for name, W in start.weights.items() if name in same})
+
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, arrays = super().to_arrays()
         config["search"] = None if self.search is None else asdict(self.search)
-        config["kernels"] = {name: own.to_config() for name, own in self.kernels.items()}
+        config["kernels"] = {name: kernel.to_config() for name, kernel in self.kernels.items()}
         return config, arrays
 
     @classmethod
-    def _read_fields(cls, config: Config, arrays: Arrays) -> Config:
+    def _read_network(
+        cls, config: Config, arrays: Arrays, sizes: Mapping[str, int], widths: Mapping[str, int | None]
+    ) -> Config:
         """Return the fields of `NetworkModel` as a dict, as read from a model file.
 
-        The file has no posterior of the weights.
+        sizes, widths : as in `FittedModel._read_fields`.
         """
-        rounded = "weights" in arrays and arrays["weights"].dtype == np.float32
-        return cls._read_shared(config, {}, np.empty(0), rounded=rounded) | {
+        return cls._read_fields(config, arrays, sizes, widths) | {
             "search": search_from_config(config["search"]),
-            "kernels": {name: InputKernel.from_config(own) for name, own in config.get("kernels", {}).items()},
+            "kernels": {name: InputKernel.from_config(one) for name, one in config.get("kernels", {}).items()},
         }
+
+
+def _unlabelled(inference: Inference, m: int, features: Mapping[str, TokenFeatures]) -> GraphPartition:
+    """Return m samples on one graph for predictions, which use no labels."""
+    return GraphPartition(inference, np.zeros((m, inference.graph.n_nodes), np.int32), features)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -197,7 +243,6 @@ class GraphModel(NetworkModel):
     """
 
     labels: LabelReader
-    potentials: Potentials
     n_features: int
     directed: bool
     has_edge_features: bool
@@ -207,24 +252,20 @@ class GraphModel(NetworkModel):
     kinds: GraphKinds = field(default_factory=GraphKinds)
 
     @property
-    def feature_maps(self) -> Mapping[str, FeatureMap]:
-        return self.potentials.maps
-
-    @property
     def landmarks(self) -> Inputs | dict[Type, Inputs] | None:
         """Return the landmarks of the kernel on node inputs, or None for the linear kernel.
 
         If nodes have types, return a dict from types to landmarks.
         """
         if self.kinds.node_types is None:
-            return self.potentials.landmarks(NODES)
-        found = {own: self.potentials.landmarks(self.kinds.nodes[own]) for own in self.kinds.node_types}
-        return {own: one for own, one in found.items() if one is not None} or None
+            return self.landmarks_of(NODES)
+        by_type = {node_type: self.landmarks_of(self.kinds.nodes[node_type]) for node_type in self.kinds.node_types}
+        return {node_type: one for node_type, one in by_type.items() if one is not None} or None
 
     @property
     def cliques(self) -> tuple[str, ...]:
         """Return the names of the kinds of cliques that have scores, such as "edges"; single nodes are left out."""
-        return self.kinds.public_names(self.potentials.layout.cliques)
+        return self.kinds.public_names(self.layout.cliques)
 
     @property
     def edge_potentials(self) -> Floats | dict[Type, Floats] | None:
@@ -237,7 +278,7 @@ class GraphModel(NetworkModel):
             return None
         if self.kinds.edge_types is None:
             return self._table(EDGES, 2)
-        return {own: self._table(self.kinds.edges[own], 2) for own in self.kinds.edge_types}
+        return {edge_type: self._table(self.kinds.edges[edge_type], 2) for edge_type in self.kinds.edge_types}
 
     @property
     def clique_potentials(self) -> dict[str, Floats]:
@@ -245,11 +286,7 @@ class GraphModel(NetworkModel):
         return {name: self._table(self.kinds.cliques[name], k) for name, k in self.kinds.named.items()}
 
     def _table(self, kind: str, n_nodes: int) -> Floats:
-        return self.potentials.potential(constant_term(kind)).reshape((len(self.labels.classes),) * n_nodes)
-
-    @property
-    def answer_bytes(self) -> int:
-        return 2 * self.potentials.theta.nbytes
+        return self.potential(constant_term(kind)).reshape((len(self.labels.classes),) * n_nodes)
 
     @property
     def empty_samples(self) -> GraphSamples:
@@ -266,32 +303,29 @@ class GraphModel(NetworkModel):
         if graphs.nodes.shape[1] != self.n_features:
             raise ValueError(f"X has {graphs.nodes.shape[1]} node features: expected {self.n_features}, as in training")
         if graphs.directed != self.directed:
-            own, theirs = ("sequences", "graphs") if graphs.directed else ("graphs", "sequences")
-            raise ValueError(f"X has {own}, but the model was fitted on {theirs}: pass {theirs}")
+            given, theirs = ("sequences", "graphs") if graphs.directed else ("graphs", "sequences")
+            raise ValueError(f"X has {given}, but the model was fitted on {theirs}: pass {theirs}")
         if len(graphs.edges) and (graphs.edge_features is not None) != self.has_edge_features:
             has, lacks = ("no edge features", "with") if self.has_edge_features else ("edge features", "without")
             raise ValueError(f"X has {has}, but the model was fitted {lacks} edge features: pass graphs {lacks} them")
         graphs = graphs.with_kinds(self.kinds)
         # All nodes are one kind of cliques even if they have types, for the marginals of single nodes.
-        cliques = dict.fromkeys((NODES, *self.potentials.layout.cliques))
+        cliques = dict.fromkeys((NODES, *self.layout.cliques))
         graph = Graph(
             np.full(graphs.nodes.shape[0], len(self.labels.classes)),
             {name: graphs.members(name) for name in cliques},
             graphs.samples if graphs.n_samples > 1 else None,
         )
         way, inputs = inference_named(inference, self.seed)(graph), graphs.inputs_of_nodes
-        if len(self.potentials.maps) > len(self.kinds.nodes):
-            inputs |= graphs.inputs_of_edges | {EDGE_INPUTS: graphs.edge_inputs}
-        tables = self.potentials.tables(way, 1, inputs, engine)
-        return NetworkField(way, tables, graphs.n_samples, engine.n_threads)
+        if len(self.maps) > len(self.kinds.nodes):
+            inputs |= graphs.inputs_of_edges
+        return NetworkField(way, self.tables(way, 1, inputs, engine), graphs.n_samples, engine.n_threads)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""
-        config, _ = super().to_arrays()
-        potentials, arrays = self.potentials.to_arrays()
+        config, arrays = super().to_arrays()
         config |= {
             "estimator": "GraphCRF",
-            "potentials": potentials,
             "labels": self.labels.to_config(),
             "directed": bool(self.directed),
             "has_edge_features": self.has_edge_features,
@@ -307,20 +341,19 @@ class GraphModel(NetworkModel):
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
-        shared, labels = cls._read_fields(config, arrays), LabelReader.from_config(config["labels"])
+        labels = LabelReader.from_config(config["labels"])
         L, n_features = len(labels.classes), read_count(config, "n_features", 1)
         kinds = GraphKinds.from_config(config.get("kinds"), L)
         nodes, names = list(kinds.nodes.values()), set(kinds.cliques.values())
-        columns = dict.fromkeys(nodes, n_features)
-        potentials = Potentials.from_arrays(config["potentials"], arrays, kinds.sizes(L), columns)
-        if not set(nodes) <= potentials.maps.keys() or not names <= set(potentials.layout.cliques):
+        widths = dict.fromkeys(nodes, n_features) | dict.fromkeys(kinds.edges.values())
+        shared = cls._read_network(config, arrays, kinds.sizes(L), widths)
+        layout, covers = shared["layout"], config["covers"]
+        if not set(nodes) <= shared["maps"].keys() or not names <= set(layout.cliques):
             raise ModelFileError(
-                f"the model file has features for the terms {list(potentials.maps)[:8]}, and the cliques "
-                f"{list(potentials.layout.cliques)[:8]}: expected features for {shown_list(nodes)}, and the cliques "
+                f"the model file has features for the terms {shown_list(shared['maps'])}, and the cliques "
+                f"{shown_list(layout.cliques)}: expected features for {shown_list(nodes)}, and the cliques "
                 f"{shown_list(names)}. Use another copy"
             )
-        # Files of earlier versions do not name the objective; it follows from their inference.
-        covers = config["covers"] if "covers" in config else COVERS[config["parameters"].get("inference", "exact")]
         if covers not in COVERS.values():
             raise ModelFileError(
                 f"the model file has covers={str(covers)[:80]!r}: expected one of {list(COVERS.values())}. Use another "
@@ -331,7 +364,6 @@ class GraphModel(NetworkModel):
         return cls(
             **shared,
             labels=labels,
-            potentials=potentials,
             n_features=n_features,
             directed=read_flag(config, "directed"),
             has_edge_features=read_flag(config, "has_edge_features"),

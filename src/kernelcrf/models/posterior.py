@@ -121,9 +121,14 @@ class ScorePosterior:
         """
         n_samples = n_samples or self.posterior.n_kept or N_SAMPLES
         deviations = np.sqrt(temperature) * self.posterior.deviations(n_samples, rng)
-        features = {name: own.transform(inputs[name], engine) for name, own in self.maps.items()}
-        widest = max(term.k_y.rank for term in self.layout.terms)
-        group = max(GROUP_VALUES // max(max(X.shape[0] for X in inputs.values()) * widest, 1), 1)
+        features, transformed = {}, dict[tuple[int, int], Inputs]()
+        for name, feature_map in self.maps.items():
+            key = id(feature_map), id(inputs[name])
+            if key not in transformed:
+                transformed[key] = transform_rows(feature_map, inputs[name], engine)
+            features[name] = transformed[key]
+        n_values = sum(F.shape[0] * self.layout.by_name[name].k_y.rank for name, F in features.items())
+        group = max(GROUP_VALUES // max(n_values, 1), 1)
         rest = {
             term.name: np.sqrt(temperature * self._rest(term, inputs[term.name], features[term.name]))
             for term in self.layout.terms
@@ -164,10 +169,18 @@ class ScorePosterior:
 
         This is C (k(x, x) - |F_x|^2), with the kernel k, the features F_x and the prior variance C of the weights.
         """
-        if term.kernel is None or isinstance(self.maps[term.name], PrimalMap):
+        if term.kernel is None or X.shape[0] == 0 or isinstance(self.maps[term.name], PrimalMap):
             return np.zeros(X.shape[0])
         squares = np.einsum("tn,tn->t", F, F, dtype=np.float64)
         return np.asarray(term.C * np.maximum(term.kernel.diagonal(X) - squares, 0.0))
+
+
+def transform_rows(feature_map: FeatureMap, X: Inputs, engine: LocalEngine) -> Inputs:
+    """Return the features of the rows of X.
+
+    Graphs without edges may lack edge features. X then has no rows, and its number of columns is not known.
+    """
+    return feature_map.transform(X, engine) if X.shape[0] else np.empty((0, feature_map.n))
 
 
 def _variances(posterior: Posterior, own: Places, F: Inputs, weights: Floats) -> Floats:

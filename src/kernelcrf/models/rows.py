@@ -116,6 +116,6 @@ class RowModel(KernelModel):
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         reader, classes = RowReader.from_config("KernelClassifier", config), values_from_config(config["classes"])
-        terms = dict.fromkeys([TOKEN_TERM, BIAS_TERM][: len(config["layout"])], 1)
-        shared = cls._read_fields(config, arrays, {TOKEN_TERM: reader.n_features}, len(classes), terms)
+        terms = {TOKEN_TERM: (TOKENS, TOKENS)} | ({BIAS_TERM: (TOKENS, None)} if len(config["terms"]) > 1 else {})
+        shared = cls._read_terms(config, arrays, len(classes), terms, {TOKENS: reader.n_features})
         return cls(**shared, reader=reader, classes=classes)

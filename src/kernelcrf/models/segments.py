@@ -28,7 +28,7 @@ from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.pooling import ENDS, described, pool
 from kernelcrf.readers.segments import SegmentLabels, read_tokens
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.score.cliques import kind_of
+from kernelcrf.score.cliques import SEGMENTS, TOKENS, kind_of
 from kernelcrf.score.score import add_base, add_terms
 from kernelcrf.score.tables import arrays_of_scores
 from kernelcrf.score.terms import CHAIN_CLIQUES, DURATION_TERM, SEGMENT_CLIQUES, SEGMENT_TERM, TAIL_TERM, Term
@@ -253,24 +253,17 @@ class SegmentModel(ChainModel):
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         reader, labels = SequenceReader.from_config(config["inputs"]), LabelReader.from_config(config["labels"])
         spec, known = SegmentLabels.of(labels.classes), CHAIN_CLIQUES | SEGMENT_CLIQUES
-        names = [read_text(one, "name") for one in config["layout"]]
+        names = [read_text(one, "name") for one in config["terms"]]
         if unknown := [name for name in names if name not in known]:
             raise ModelFileError(
                 f"the model file has the term {unknown[0]!r}: expected one of {', '.join(known)}. Use another copy"
             )
-        with_map = [read_text(one, "name") for one in config["layout"] if one["kernel"] is not None]
+        with_map = {read_text(one, "name") for one in config["terms"] if one["kernel"] is not None}
         pooling = None if config["pooling"] is None else read_text(config, "pooling")
-        both = {SEGMENT_TERM: 2} if pooling == ENDS else {}
-        widths = {name: both.get(name, 1) * reader.n_features for name in with_map}
-        L, terms = len(spec.types), {name: 2 if kind_of(known[name]).is_step else 1 for name in names}
-        shared = cls._read_fields(config, arrays, widths, L, terms)
-        longest = read_count(config, "longest", 1)
-        durations = next((term.k_y.L for term in shared["layout"].terms if term.name == DURATION_TERM), longest * L)
-        if durations != longest * L:
-            raise ModelFileError(
-                f"the model file has scores of {durations // L} durations and longest={longest}: expected the same "
-                "number. Use another copy"
-            )
+        widths = {TOKENS: reader.n_features, SEGMENTS: (2 if pooling == ENDS else 1) * reader.n_features}
+        terms = {name: (known[name], kind_of(known[name]).input if name in with_map else None) for name in names}
+        L, longest = len(spec.types), read_count(config, "longest", 1)
+        shared = cls._read_terms(config, arrays, L, terms, widths, longest)
         return cls(
             **shared,
             **cls._read_chain(config, arrays, L, shared),

@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Arrays, Config
 from kernelcrf.basis.pairs import Pairs
-from kernelcrf.certificate import IMPORTED, NOT_FITTED, ROUNDING, Certificate
+from kernelcrf.certificate import IMPORTED, NOT_FITTED, Certificate
 from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior
 from kernelcrf.fitting.laplace import FactoredPosterior, Laplace, PartialPosterior, Posterior, SampledPosterior
 from kernelcrf.fitting.structure_search import Candidate, Round, Search
@@ -63,8 +63,6 @@ METADATA = either(
 
 def certificate_from_config(config: Config) -> Certificate:
     """Return the certificate whose fields are in `config`, which was read from a model file."""
-    # Files of version 0.1.0.dev0 may not have these two fields.
-    config = {"gap_full": None, "rounding": ROUNDING[np.dtype(np.float64)], **config}
     if config["status"] not in STATUSES:
         raise ModelFileError(
             f"the certificate has status={shown(config['status'])}: expected one of {', '.join(STATUSES)}. Use another "
@@ -80,8 +78,7 @@ def certificate_from_config(config: Config) -> Certificate:
     if math.isnan(certificate.lower_bound):
         raise ModelFileError("the certificate has lower_bound=nan: expected a number, or -Infinity. Use another copy")
     if certificate.status == OPTIMAL and not certificate.is_certified:
-        # Files of earlier versions call a fit with missing labels optimal.
-        return replace(certificate, status=STATIONARY)
+        raise ModelFileError("the certificate is optimal without a lower bound: expected a finite number")
     return certificate
 
 

@@ -26,8 +26,8 @@ from kernelcrf.persistence.error import ModelFileError
 from kernelcrf.persistence.long_lists import ARRAYS, pack, unpack
 from kernelcrf.persistence.output_file import PathLike, named_errors, whole_file
 
-FORMAT, VERSION = "kernelcrf", 2
-READ_VERSIONS = (1, 2)
+FORMAT, VERSION = "kernelcrf", 3
+READ_VERSIONS = (1, 2, 3)
 HEADER = 1 << 24
 # The bytes that a tensor takes in the header besides its name: type, shape and position.
 ENTRY = 160

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,12 +11,10 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Ints
 from kernelcrf.basis.pairs import Pairs
-from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.kernels.labels import LabelKernel
+from kernelcrf.kernels.joint_labels import label_kernel_from_config
 from kernelcrf.penalties import EarlierGaussian, JointGaussian, penalty_from_config, times_square
-from kernelcrf.score.cliques import kind_of
-from kernelcrf.score.terms import OF_INPUT, Term, cliques_of
+from kernelcrf.score.terms import Term
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,11 @@ class Layout:
         """Return the slice of theta that contains the weights of each term, by the name of the term."""
         ends = np.cumsum([term.size for term in self.terms]).tolist()
         return {term.name: slice(end - term.size, end) for term, end in zip(self.terms, ends, strict=True)}
+
+    @cached_property
+    def by_name(self) -> dict[str, Term]:
+        """Return the terms by their names."""
+        return {term.name: term for term in self.terms}
 
     @cached_property
     def cliques(self) -> tuple[str, ...]:
@@ -197,13 +199,14 @@ class Layout:
         return theta if all(projected[name] is W for name, W in weights.items()) else self.join(projected)
 
     def to_config(self) -> list[dict[str, Any]]:
-        """Return the terms of a chain as values that can be stored as JSON; `from_config` restores the layout."""
+        """Return the terms as values that can be stored as JSON; `from_config` restores the layout."""
         return [
             {
                 "name": term.name,
-                "nodes": 2 if term.kind.is_step else 1,
-                "label_kernel": _stored_label_kernel(term).to_config(),
+                "cliques": term.cliques,
+                "label_kernel": term.k_y.to_config(),
                 "kernel": None if term.kernel is None else term.kernel.to_config(),
+                "input": term.input,
                 "n": term.n,
                 "C": term.C,
                 "penalty": term.penalty.to_config(),
@@ -214,37 +217,19 @@ class Layout:
     @classmethod
     def from_config(cls, config: Iterable[Mapping[str, Any]], pairs: Mapping[str, Pairs | None]) -> Layout:
         """Restore a layout from the result of `to_config`, and the pairs of each term by its name."""
-        terms = []
-        for one in config:
-            of_durations = one["label_kernel"]["kind"] == "durations"
-            k_y = (DurationKernel if of_durations else LabelKernel).from_config(one["label_kernel"])
-            cliques = cliques_of(one["name"], one["nodes"])
-            kind = kind_of(cliques)
-            if kind.is_step:
-                if not k_y.is_identity:
-                    raise ValueError(
-                        f"term {one['name']!r} scores steps and has label_kernel={one['label_kernel']['kind']!r}: "
-                        "expected 'delta', the only label kernel for pairs of labels"
-                    )
-                k_y = LabelKernel("delta", k_y.L**2)
-            kernel = None if one["kernel"] is None else InputKernel.from_config(one["kernel"])
-            read = one["name"].removeprefix(OF_INPUT) if one["name"].startswith(OF_INPUT) else kind.input
-            read = None if kernel is None else read
-            n, of_pairs, penalty = int(one["n"]), pairs[one["name"]], penalty_from_config(one)
-            terms.append(Term(one["name"], cliques, k_y, float(one["C"]), kernel, read, n, of_pairs, penalty))
-        return cls(tuple(terms))
-
-
-def _stored_label_kernel(term: Term) -> LabelKernel | DurationKernel:
-    """Return the label kernel that model files store for a term of a chain.
-
-    For a term that scores steps between labels, the stored kernel compares single labels instead of pairs of labels.
-    """
-    if isinstance(term.k_y, DurationKernel):
-        return term.k_y
-    if not isinstance(term.k_y, LabelKernel):
-        raise TypeError(
-            f"term {term.name!r} has a label kernel of type {type(term.k_y).__name__}: "
-            "expected LabelKernel, the only type that model files can store"
+        return cls(
+            tuple(
+                Term(
+                    one["name"],
+                    one["cliques"],
+                    label_kernel_from_config(one["label_kernel"]),
+                    one["C"],
+                    None if one["kernel"] is None else InputKernel.from_config(one["kernel"]),
+                    one["input"],
+                    one["n"],
+                    pairs[one["name"]],
+                    penalty_from_config(one),
+                )
+                for one in config
+            )
         )
-    return LabelKernel(term.k_y.kind, math.isqrt(term.k_y.L)) if term.kind.is_step else term.k_y

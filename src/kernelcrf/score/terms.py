@@ -178,16 +178,6 @@ class Term:
         return full if self.pairs is None else self.pairs.pack(full)
 
 
-def cliques_of(name: str, n_nodes: int) -> str:
-    """Return the kind of cliques of a term of a chain or a segmentation.
-
-    Raise KeyError if no term has this name and number of nodes.
-    """
-    if name.startswith(OF_INPUT):
-        return {1: TOKENS, 2: STEPS}[n_nodes]
-    return (CHAIN_CLIQUES | SEGMENT_CLIQUES)[name]
-
-
 def constant_term(cliques: str) -> str:
     """Return the name of the term without inputs that scores the given kind of cliques of a graph."""
     return f"{cliques} constant"

@@ -1,0 +1,187 @@
+"""Convert the content of model files of versions 1 and 2 to the form of this version, which one reader reads.
+
+A file of this version has a list `terms`, a list `maps` of feature maps, whose arrays are called "map 0.R" and so on,
+and the weights of all terms as one array `theta`. Files of versions 1 and 2 have one of three other forms:
+
+- Sequences and rows have a list `layout`. Its terms state a number of nodes instead of a kind of cliques, and the label
+  kernel of single labels. Each feature map has an entry of its own, such as `map` or `edge_map`.
+- Graphs and label sets have `potentials`, whose weights are multiplied by the factor of the label kernel.
+- Tables have the scores of all values as an array `tables`.
+
+Some values that all files have today may be missing. A file is not trusted here: the reader checks what this module
+returns, so that an error here may be any of `CONTENT_ERRORS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kernelcrf.arrays import Arrays, Config
+from kernelcrf.certificate import ROUNDING
+from kernelcrf.fitting.graphs import COVERS
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.labels import LabelKernel
+from kernelcrf.penalties import ElasticNet, Gaussian
+from kernelcrf.persistence import ModelFileError
+from kernelcrf.persistence.checks import read_array, read_count, read_text
+from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, STEPS, TOKENS, kind_of
+from kernelcrf.score.terms import CHAIN_CLIQUES, OF_INPUT, SEGMENT_CLIQUES, STEP_TERM, TOKEN_TERM
+from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
+from kernelcrf.validation import shown
+
+# The entry of the feature map of a term in files of versions 1 and 2; other terms have the entry "<term>__map".
+MAPS = {TOKEN_TERM: "map", STEP_TERM: "edge_map"}
+RENAMED_RULES = {"joint": "viterbi"}
+# The input of the potentials of label sets; those of graphs have the input of their cliques.
+ROWS = "rows"
+
+
+def convert_content(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
+    """Return the content of a model file in the form of this version; content that has this form is returned as it is.
+
+    config, arrays : the JSON object and the arrays of one estimator; the last step of a pipeline is one.
+    """
+    if "terms" in config:
+        return config, arrays
+    config = dict(config)
+    if "potentials" in config:
+        config, arrays = _convert_potentials(config, arrays)
+    elif "tables" in arrays:
+        config, arrays = _convert_tables(config, arrays)
+    else:
+        config, arrays = _convert_layout(config, arrays)
+    config["certificate"] = _convert_certificate(config["certificate"])
+    if "C" not in config:
+        config["C"] = config["parameters"]["C"]
+    return config, arrays
+
+
+def convert_parameters(parameters: Config) -> Config:
+    """Return the parameters of an estimator in a model file in the form of this version.
+
+    Files of earlier versions have the number `l1` instead of a penalty, and another name of a decoding rule.
+    """
+    parameters = dict(parameters)
+    if "l1" in parameters:
+        l1 = float(parameters.pop("l1"))
+        parameters["penalty"] = ElasticNet(l1).to_config() if l1 else None
+    if isinstance(rule := parameters.get("decoding"), str):
+        parameters["decoding"] = RENAMED_RULES.get(rule, rule)
+    return parameters
+
+
+def _convert_certificate(config: Config) -> Config:
+    """Return a certificate with all fields; a fit with missing labels is stationary, and was called optimal."""
+    config = {"gap_full": None, "rounding": ROUNDING[np.dtype(np.float64)], **config}
+    if config["status"] == OPTIMAL and not math.isfinite(config["lower_bound"]):
+        config["status"] = STATIONARY
+    return config
+
+
+def _convert_layout(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
+    """Return the content of the file of a model of sequences or of rows."""
+    terms, places, maps = [], dict[str, int](), list[Any]()
+    arrays = dict(arrays)
+    for one in config.pop("layout"):
+        name, n_nodes = read_text(one, "name"), read_count(one, "nodes")
+        if name.startswith(OF_INPUT):
+            cliques = {1: TOKENS, 2: STEPS}[n_nodes]
+        else:
+            cliques = (CHAIN_CLIQUES | SEGMENT_CLIQUES)[name]
+        kind, place, source = kind_of(cliques), None, None
+        if n_nodes != (2 if kind.is_step else 1):
+            raise ModelFileError(f"the term {shown(name)} has nodes={n_nodes}: expected the nodes of {cliques}")
+        if one["kernel"] is not None:
+            source = name.removeprefix(OF_INPUT) if name.startswith(OF_INPUT) else kind.input
+            entry = MAPS.get(name, f"{name}__map")
+            # Terms that share a map store it once, and the others name its entry.
+            stored = config[entry] if isinstance(config[entry], str) else entry
+            if stored not in places:
+                places[stored] = len(maps)
+                maps.append(config[stored])
+                arrays = _rename(arrays, f"{stored}.", f"map {places[stored]}.")
+            place = places[stored]
+        converted = {
+            "cliques": cliques,
+            "label_kernel": _convert_label_kernel(one["label_kernel"], is_step=kind.is_step),
+            "input": source,
+            "map": place,
+        }
+        if "penalty" not in one:
+            l1 = float(one.get("l1", 0.0))
+            converted["penalty"] = (ElasticNet(l1) if l1 else Gaussian()).to_config()
+        terms.append({**one, **converted})
+    return {**config, "terms": terms, "maps": maps}, arrays
+
+
+def _convert_label_kernel(config: Config, *, is_step: bool) -> Config:
+    """Return the label kernel of a term; the stored kernel of a step compares single labels instead of pairs."""
+    if is_step:
+        if config["kind"] != "delta":
+            raise ModelFileError(f"a term of steps has the label kernel {shown(config['kind'])}: expected 'delta'")
+        return {**config, "L": read_count(config, "L") ** 2}
+    if config["kind"] == "matrix" and config.get("factor") is None:
+        return LabelKernel("matrix", config["L"], np.array(config["matrix"])).to_config()
+    return config
+
+
+def _convert_potentials(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
+    """Return the content of the file of a model of graphs or of label sets.
+
+    The scores of the labellings of a clique are the weights, so that the label kernel is the identity. The prior
+    variances are not known, and nothing that a file without a posterior answers depends on them.
+    """
+    potentials, terms = config.pop("potentials"), []
+    for one in potentials["terms"]:
+        n, size = one["shape"]
+        template, kernel, source = read_text(one, "template"), None, None
+        if one["map"] is not None:
+            source = EDGES if template == EDGE_INPUTS else template if "labels" in config else ROWS
+            feature_map = potentials["maps"][read_count(one, "map")]
+            kernel = feature_map.get("kernel", InputKernel("linear").to_config())
+        terms.append(_plain_term(one["name"], template, size) | {"n": n, "input": source, "kernel": kernel})
+        terms[-1]["map"] = one["map"]
+    config |= {"terms": terms, "maps": potentials["maps"]}
+    # Files of the first versions do not name the objective; it follows from their inference.
+    if "labels" in config and "covers" not in config:
+        config["covers"] = COVERS[config["parameters"].get("inference", "exact")]
+    return config, _rename(arrays, "weights", "theta")
+
+
+def _convert_tables(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
+    """Return the content of the file of a model of tables, which has one term per variable and per pair."""
+    cards = [len(one["values"]) for one in config["categories"]]
+    terms = [_plain_term(f"variable {v}", f"variable {v}", L) for v, L in enumerate(cards)]
+    for u, v in read_array(arrays, "edges", (len(arrays["edges"]), 2), "i").tolist():
+        if not 0 <= min(u, v) <= max(u, v) < len(cards):
+            raise ModelFileError(f"the model file has the pair ({u}, {v}): expected numbers of variables")
+        terms.append(_plain_term(f"edge {u} {v}", f"edge {u} {v}", cards[u] * cards[v]))
+    tables = read_array(arrays, "tables", (1, sum(one["label_kernel"]["L"] for one in terms)), "f")
+    others = {name: array for name, array in arrays.items() if name != "tables"}
+    return {**config, "terms": terms, "maps": []}, {**others, "theta": tables[0]}
+
+
+def _plain_term(name: str, cliques: str, size: int) -> Config:
+    """Return a term without inputs, whose weights are the scores of the labellings of its cliques."""
+    return {
+        "name": name,
+        "cliques": cliques,
+        "label_kernel": {"kind": "delta", "L": size},
+        "kernel": None,
+        "input": None,
+        "n": 1,
+        "C": 1.0,
+        "penalty": Gaussian().to_config(),
+        "map": None,
+    }
+
+
+def _rename(arrays: Mapping[str, Any], prefix: str, new: str) -> Arrays:
+    """Return the arrays with another prefix in place of `prefix`."""
+    return {
+        new + name.removeprefix(prefix) if name.startswith(prefix) else name: array for name, array in arrays.items()
+    }
