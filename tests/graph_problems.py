@@ -83,3 +83,10 @@ def graph_problems(draw, max_nodes=9, cards=(1, 2, 3), forbid=(0.0, 0.3, 0.7), t
     )
     scale, forbidden = draw(st.sampled_from([0.3, 1.0, 4.0])), draw(st.sampled_from(forbid))
     return random_graph_problem(rng, graph, n_rows=draw(st.integers(1, 3)), scale=scale, forbid=forbidden)
+
+
+def expanded_weights(model):
+    """Return the weights of each term of a fitted network, multiplied by the factor of the label kernel."""
+    layout = model.model_.layout
+    weights = layout.split(model.model_.theta)
+    return {term.name: term.k_y.expand(weights[term.name]) for term in layout.terms}

@@ -5,6 +5,7 @@ import scipy.sparse as sp
 
 from certificates import kernels
 from certificates.problem import Problem
+from graph_problems import expanded_weights
 
 SOLVERS = ("lbfgs", "newton-cg", "newton", "block-jacobi", "subspace")
 
@@ -79,9 +80,7 @@ class NetworkProblem(Problem):
 
     def weights_of(self, model):
         """Return the weights of the model, by term."""
-        layout = model.model_.layout
-        weights = layout.split(model.model_.theta)
-        return {term.name: term.k_y.expand(weights[term.name]) for term in layout.terms}
+        return expanded_weights(model)
 
     @property
     def sequence_weights(self):

@@ -4,6 +4,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
+from graph_problems import expanded_weights
 from kernelcrf import ChainCRF, GraphCRF, load
 from kernelcrf.estimators.graph import _rows
 from kernelcrf.inference.clique_tree import TreewidthError
@@ -324,7 +325,7 @@ def test_a_loopy_fit_with_missing_labels_is_an_upper_bound():
     X, y = images(0, 8, side=2)
     y = with_holes(np.random.default_rng(1), y, 0.5)
     model = GraphCRF("linear", inference="loopy", C=1.0, C_label=1.0, random_state=0).fit(X, y)
-    W, constant, T = (model.model_.potentials.weights[name] for name in ("nodes", "nodes constant", "edges constant"))
+    W, constant, T = (expanded_weights(model)[name] for name in ("nodes", "nodes constant", "edges constant"))
     penalty = 0.5 * sum(float(np.vdot(one, one)) for one in (W, constant, T))
     exact = -model.set_params(inference="exact").log_prob(X, y).sum() + penalty
     assert model.certificate_.objective >= exact - 1e-9

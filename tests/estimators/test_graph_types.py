@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from graph_problems import expanded_weights
 from kernelcrf import GraphCRF, ModelFileError, load
 from kernelcrf.estimators.graph import _rows
 from kernelcrf.persistence import read, write
@@ -42,7 +43,7 @@ def random_graphs(seed, m, n_labels=2, same=False):
 
 def log_probabilities(model, x, edge_kernel):
     """The log-probability of every labelling, from the weights of the model and the formula of the docstring."""
-    W, L, n = model.model_.potentials.weights, len(model.classes_), len(x["nodes"])
+    W, L, n = expanded_weights(model), len(model.classes_), len(x["nodes"])
     scores = np.zeros((L,) * n)
     for labels in itertools.product(range(L), repeat=n):
         for v, own in enumerate(x["node_types"]):
@@ -75,7 +76,7 @@ def test_objective_and_probabilities_equal_enumeration(same, edge_kernel):
     assert list(model.edge_potentials_) == [1, 2]
     for table in model.edge_potentials_.values():
         np.testing.assert_array_equal(table, table.T)
-    weights = model.model_.potentials.weights
+    weights = expanded_weights(model)
     penalty = sum(np.vdot(W, W) / (2 * (2.0 if name.endswith("constant") else 0.7)) for name, W in weights.items())
     all_log_p = [log_probabilities(model, x, edge_kernel) for x in X]
     losses = [log_p[tuple(labels)] for log_p, labels in zip(all_log_p, y, strict=True)]
@@ -247,7 +248,7 @@ def test_evidence_laplace_and_the_whole_gap():
         warnings.simplefilter("ignore")
         after = GraphCRF(optimize_kernel=True, **parameters).fit(X, y)
     assert after.log_marginal_likelihood() > before.log_marginal_likelihood()
-    kernels = [after.model_.potentials.kernel(f"nodes {own!r}") for own in ("atom", "group")]
+    kernels = [after.model_.layout.by_name[f"nodes {own!r}"].kernel for own in ("atom", "group")]
     assert str(kernels[0]) == str(kernels[1])
 
 
@@ -255,9 +256,9 @@ def test_a_warm_start_may_meet_new_types():
     X, y = random_graphs(8, 8)
     only = [{**x, "node_types": ["atom"] * len(x["nodes"])} for x in X]
     model = GraphCRF("rbf", n_components=5, warm_start=True, tol=1e-8, random_state=0).fit(only, y)
-    gamma = str(model.model_.potentials.kernel("nodes 'atom'"))
+    gamma = str(model.model_.layout.by_name["nodes 'atom'"].kernel)
     model.fit(X, y)
-    assert str(model.model_.potentials.kernel("nodes 'group'")) == gamma
+    assert str(model.model_.layout.by_name["nodes 'group'"].kernel) == gamma
     assert model.certificate_.status == "optimal"
     with pytest.raises(ValueError, match="expected types among 'atom', 'group'"):
         model.predict([{**X[0], "node_types": ["ion"] * len(X[0]["nodes"])}])

@@ -1,12 +1,14 @@
 """Label kernels whose factors are applied without being formed, against dense matrices from their definitions."""
 
+import json
 from functools import reduce
 from itertools import product
 
 import numpy as np
 import pytest
 
-from kernelcrf.kernels.joint_labels import Contrasts, Product, Reversible, interactions
+from kernelcrf.kernels.durations import DurationKernel
+from kernelcrf.kernels.joint_labels import Contrasts, Product, Reversible, interactions, label_kernel_from_config
 from kernelcrf.kernels.labels import LabelKernel
 
 
@@ -57,3 +59,38 @@ def test_float32_stays_float32(case):
     k_y, _, rank = case
     assert k_y.expand(np.ones((3, rank), np.float32)).dtype == np.float32
     assert k_y.adjoint(np.ones((3, k_y.L), np.float32)).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "k_y",
+    [
+        LabelKernel("delta", 3),
+        LabelKernel.of(np.eye(3) + 0.5, 3),
+        Contrasts(4),
+        Reversible(3, 2),
+        interactions(2, 3),
+        Product((LabelKernel("centred", 2), Contrasts(3))),
+        DurationKernel(4, 2, smooth=True),
+    ],
+    ids=lambda k_y: type(k_y).__name__,
+)
+def test_a_kernel_goes_through_the_config_of_files(k_y):
+    again = label_kernel_from_config(json.loads(json.dumps(k_y.to_config())))
+    assert type(again) is type(k_y)
+    np.testing.assert_array_equal(again.factor, k_y.factor)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"kind": "other", "L": 2},
+        {"kind": "contrasts", "L": 0},
+        {"kind": "contrasts", "L": True},
+        {"kind": "reversible", "n_labels": 10**9, "nodes": 10**9},
+        {"kind": "product", "factors": []},
+        {"kind": "product", "factors": [{"kind": "product", "factors": [{"kind": "delta", "L": 2}]}]},
+    ],
+)
+def test_a_config_that_is_no_kernel_is_refused(config):
+    with pytest.raises(ValueError, match="expected"):
+        label_kernel_from_config(config)

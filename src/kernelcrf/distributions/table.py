@@ -61,10 +61,7 @@ class TableDistribution(Distribution):
     @cached_property
     def probabilities(self) -> Array:
         """Return an array [row, variable, value] that cannot be changed; it is 0 beyond the values of a variable."""
-        p = np.zeros(self.shape)
-        for v, values in enumerate(self.classes):
-            p[:, v, : len(values)] = self.field.marginals(variable_name(v))
-        return read_only(p)
+        return read_only(self.model.marginals(self.field))
 
     @cached_property
     def best(self) -> Labels:

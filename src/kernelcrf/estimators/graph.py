@@ -17,23 +17,25 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.arrays import Array, Floats, UserData
 from kernelcrf.decoding import VITERBI
 from kernelcrf.distributions.graph import GraphDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import InputNetworkEstimator
-from kernelcrf.estimators.parameters import CLASSES
+from kernelcrf.estimators.parameters import CLASSES, OF_POSTERIORS, POSTERIOR
 from kernelcrf.fitting.graphs import COVERS, LabelledGraphs
 from kernelcrf.kernels.joint_labels import Reversible
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
 from kernelcrf.models.network import GraphModel, inference_named
+from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.graphs import GraphSamples, read_labelled_graphs
 from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
 from kernelcrf.score.terms import Term, constant_term
-from kernelcrf.validation import FLAG, Constraint, either, one_of, shown_list
+from kernelcrf.validation import FLAG, Constraint, either, one_of, shown_list, validated
 
 CLIQUES = (EDGES, SKIPS, PATHS)
 
@@ -101,7 +103,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     min_gain : float or None, default=None
         Smallest gain for which cliques="auto" adds cliques, as `min_gain` of MultiLabelCRF.
     laplace : bool, default=False
-        Whether to compute the marginal likelihood, which `log_marginal_likelihood` needs.
+        Whether to compute the marginal likelihood and the posterior of the weights, which `log_marginal_likelihood`,
+        `uncertainty` and `predict_proba(posterior="laplace")` need. It needs inference="exact".
     solver : str or a solver such as NewtonCG(), default="auto"
         One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
     warm_start : bool, default=False
@@ -149,6 +152,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     (array([-0.11]), (3, 4))
     >>> crf.score(X, y), round(crf.log_marginal_likelihood(), 1)
     (0.775, -27.0)
+    >>> crf.uncertainty(X[:1], n_samples=20).epistemic[0].shape  # how much more data would help
+    (4,)
     >>> crf.save("graphs.kcrf")
     """
 
@@ -226,12 +231,47 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         labels: list[Array] = self.distribution(X).decode()
         return labels
 
-    def predict_proba(self, X: UserData) -> list[Array]:
+    @validated(posterior=POSTERIOR, **OF_POSTERIORS)
+    def predict_proba(
+        self,
+        X: UserData,
+        *,
+        posterior: str = "map",
+        n_samples: int | None = None,
+        variance_temperature: float = 1.0,
+        random_state: UserData = 0,
+    ) -> list[Array]:
         """Return the probabilities of the labels: one array per graph, with one row per node.
 
-        Entry [v, j] of an array is p(y_v = classes_[j] | x); it is an approximation unless inference="exact".
+        Entry [v, j] of an array is p(y_v = classes_[j] | x); it is an approximation unless inference="exact". The
+        parameters are explained in `ChainCRF.predict_proba`.
         """
-        return self.distribution(X).marginals()
+        if posterior == "map":
+            return self.distribution(X).marginals()
+        return self._average(X, (n_samples, variance_temperature, random_state))[0]
+
+    @validated(**OF_POSTERIORS)
+    def uncertainty(
+        self,
+        X: UserData,
+        *,
+        n_samples: int | None = None,
+        variance_temperature: float = 1.0,
+        random_state: UserData = 0,
+    ) -> Uncertainty:
+        """Return the epistemic and aleatoric uncertainty in nats: one array per graph, with one number per node.
+
+        The parameters are explained in `ChainCRF.predict_proba`.
+        """
+        return Uncertainty(*self._average(X, (n_samples, variance_temperature, random_state))[1:])
+
+    def _average(self, X: UserData, draws: tuple[int | None, float, UserData]) -> list[list[Array]]:
+        """Return three lists with one array per graph: mean marginals, epistemic and aleatoric uncertainty."""
+        self._validate_params("inference")
+        model = self._model
+        graphs = GraphSamples.read(X, directed=self.directed, like=model.empty_samples)
+        parts = average_draws(model.draw_marginals(graphs, self.inference, *draws, self._engine))
+        return [Ragged.cut(part, graphs.offsets) for part in parts]
 
     def log_prob(self, X: UserData, y: UserData) -> Floats:
         """Return log p(y|x) of each graph; with inference="loopy", return a lower bound of log p(y|x).

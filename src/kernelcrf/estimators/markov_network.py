@@ -17,12 +17,13 @@ from typing import Annotated, Any
 import numpy as np
 from sklearn.base import DensityMixin
 
+from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.arrays import Array, Floats, Places, UserData
 from kernelcrf.decoding import VITERBI
 from kernelcrf.distributions.table import TableDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import NetworkEstimator, interacting_pairs
-from kernelcrf.estimators.parameters import CATEGORIES, STRUCTURE
+from kernelcrf.estimators.parameters import CATEGORIES, OF_POSTERIORS, POSTERIOR, STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.joint_labels import Contrasts, Product
@@ -75,7 +76,8 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         occur. "auto" means None for all columns. A column whose values are given may have only missing values: it is a
         hidden variable, such as the number of a cluster.
     laplace : bool, default=False
-        Whether to compute the marginal likelihood, which `log_marginal_likelihood` needs.
+        Whether to compute the marginal likelihood and the posterior of the weights, which `log_marginal_likelihood`,
+        `uncertainty` and `predict_proba(posterior="laplace")` need.
     solver : str or a solver such as NewtonCG(), default="auto"
         One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
     tol : float, default=1e-6
@@ -121,6 +123,8 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     array([0.75])
     >>> round(model.log_marginal_likelihood(), 1)
     -1277.3
+    >>> model.uncertainty([[2, None, 0]], n_samples=20).epistemic.shape  # how much more data would help
+    (1, 3)
     >>> model.save("table.kcrf")
     """
 
@@ -193,13 +197,48 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         rows: Array = self.distribution(X).decode()
         return rows
 
-    def predict_proba(self, X: UserData) -> list[Floats]:
+    @validated(posterior=POSTERIOR, **OF_POSTERIORS)
+    def predict_proba(
+        self,
+        X: UserData,
+        *,
+        posterior: str = "map",
+        n_samples: int | None = None,
+        variance_temperature: float = 1.0,
+        random_state: UserData = 0,
+    ) -> list[Floats]:
         """Return the probabilities of the values of each variable, given the known values of each row.
 
         The result has one array per variable, with one row per row of X and one column per value of the variable. A
-        known value has probability 1; to predict a known value, pass None in its place.
+        known value has probability 1; to predict a known value, pass None in its place. The parameters are explained in
+        `ChainCRF.predict_proba`.
         """
-        return self.distribution(X).marginals()
+        if posterior == "map":
+            return self.distribution(X).marginals()
+        model = self._model
+        p = self._average(model, X, (n_samples, variance_temperature, random_state))[0]
+        return [p[:, v, : len(values)] for v, values in enumerate(model.categories)]
+
+    @validated(**OF_POSTERIORS)
+    def uncertainty(
+        self,
+        X: UserData,
+        *,
+        n_samples: int | None = None,
+        variance_temperature: float = 1.0,
+        random_state: UserData = 0,
+    ) -> Uncertainty:
+        """Return the epistemic and aleatoric uncertainty of the missing values of each row, in nats.
+
+        The results have one row per row of X and one column per variable; both are 0 for known values. The parameters
+        are explained in `ChainCRF.predict_proba`.
+        """
+        return Uncertainty(*self._average(self._model, X, (n_samples, variance_temperature, random_state))[1:])
+
+    def _average(self, model: TableModel, X: UserData, draws: tuple[int | None, float, UserData]) -> list[Floats]:
+        """Return three arrays [row, variable, ...]: mean probabilities, epistemic and aleatoric uncertainty."""
+        parts = average_draws(model.draw_marginals(model.reader.read(X), *draws, self._engine))
+        return [part.reshape(-1, model.n_features, *part.shape[1:]) for part in parts]
 
     def _label_kernel(self, values: Array, v: int) -> LabelMap:
         """Return the kernel on the values of variable v, centred so that potentials sum to zero over the values."""

@@ -17,18 +17,20 @@ from typing import Annotated, Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 
+from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.arrays import Array, Floats, Inputs, Places, UserData
 from kernelcrf.decoding import DecodingRule, rules_for
 from kernelcrf.distributions.label_sets import LabelSetDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import InputNetworkEstimator, interacting_pairs
-from kernelcrf.estimators.parameters import STRUCTURE
+from kernelcrf.estimators.parameters import OF_POSTERIORS, POSTERIOR, STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
 from kernelcrf.models.label_sets import ROWS, LabelSetModel, label_name, pair_graph, pair_name
 from kernelcrf.readers.rows import LabelSetReader, RowReader, set_accuracy
 from kernelcrf.readers.weights import only_weighted, read_weights
 from kernelcrf.score.terms import Term, constant_term
+from kernelcrf.validation import validated
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -67,7 +69,8 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         structure="auto" also stops if no interaction is expected to lower the objective by more than `min_gain`. None
         means log(n_samples) / 2 per weight of the interaction.
     laplace : bool, default=False
-        Whether to compute the marginal likelihood, which `log_marginal_likelihood` needs.
+        Whether to compute the marginal likelihood and the posterior of the weights, which `log_marginal_likelihood`,
+        `uncertainty` and `predict_proba(posterior="laplace")` need.
     solver : str or a solver such as NewtonCG(), default="auto"
         One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
     warm_start : bool, default=False
@@ -113,6 +116,8 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     (0.52, -438.6)
     >>> distribution.sample(3, random_state=0).shape
     (3, 2, 3)
+    >>> model.uncertainty(X[:2], n_samples=20).epistemic.shape  # how much more data would help
+    (2, 3)
     >>> model.save("labels.kcrf")
     """
 
@@ -171,12 +176,48 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         labels: Array = self.distribution(X).decode()
         return labels
 
-    def predict_proba(self, X: UserData) -> Floats:
+    @validated(posterior=POSTERIOR, **OF_POSTERIORS)
+    def predict_proba(
+        self,
+        X: UserData,
+        *,
+        posterior: str = "map",
+        n_samples: int | None = None,
+        variance_temperature: float = 1.0,
+        random_state: UserData = 0,
+    ) -> Floats:
         """Return the probability that each row has each label, with one row per row of X and one column per label.
 
-        If the y passed to `fit` was one-dimensional, the result has one column for each of its two values.
+        If the y passed to `fit` was one-dimensional, the result has one column for each of its two values. The
+        parameters are explained in `ChainCRF.predict_proba`.
         """
-        return self.distribution(X).marginals()
+        if posterior == "map":
+            return self.distribution(X).marginals()
+        model = self._model
+        p = self._average(model, X, (n_samples, variance_temperature, random_state))[0]
+        return p[:, 0] if model.sets.one_column else p[:, :, 1]
+
+    @validated(**OF_POSTERIORS)
+    def uncertainty(
+        self,
+        X: UserData,
+        *,
+        n_samples: int | None = None,
+        variance_temperature: float = 1.0,
+        random_state: UserData = 0,
+    ) -> Uncertainty:
+        """Return the epistemic and aleatoric uncertainty in nats, with one row per row of X and one column per label.
+
+        The parameters are explained in `ChainCRF.predict_proba`.
+        """
+        return Uncertainty(*self._average(self._model, X, (n_samples, variance_temperature, random_state))[1:])
+
+    def _average(self, model: LabelSetModel, X: UserData, draws: tuple[int | None, float, UserData]) -> list[Floats]:
+        """Return three arrays [row, label, ...]: mean probabilities, epistemic and aleatoric uncertainty."""
+        drawn = model.draw_marginals(model.rows.read(X), *draws, self._engine)
+        parts = zip(*(average_draws(block) for block in drawn), strict=True)
+        joined = (np.concatenate(part) for part in parts)
+        return [part.reshape(-1, len(model.sets.values), *part.shape[1:]) for part in joined]
 
     def log_prob(self, X: UserData, y: UserData) -> Floats:
         """Return log p(y|x) of each row.

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, Labels, Places
+from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, Labels, Places, UserData
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
@@ -98,10 +98,26 @@ class LabelSetModel(NetworkModel):
 
         If X has no rows, yield one field for an empty block.
         """
-        for low in range(0, max(X.shape[0], 1), self.block_size):
-            rows = X[low : low + self.block_size]
+        for rows in self._blocks(X):
             tables = self.tables(self.exact, rows.shape[0], {ROWS: rows}, engine)
             yield NetworkField(self.exact, tables, len(tables), engine.n_threads)
+
+    def _blocks(self, X: Inputs) -> Iterator[Inputs]:
+        return (X[low : low + self.block_size] for low in range(0, max(X.shape[0], 1), self.block_size))
+
+    def draw_marginals(
+        self, X: Inputs, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
+    ) -> Iterator[Iterator[Array]]:
+        """Yield one iterator per block of rows of X, which yields one array for each draw from the posterior.
+
+        Each row of an array has the probabilities that a row of X does not have a label, and that it has the label. The
+        labels of the first row of X come first.
+        """
+        for rows in self._blocks(X):
+            m = rows.shape[0]
+            drawn = self.draw_tables(self.exact, m, {ROWS: rows}, n_samples, temperature, random_state, engine)
+            fields = (NetworkField(self.exact, tables, m, engine.n_threads) for tables in drawn)
+            yield (self.marginals(field).reshape(-1, 2) for field in fields)
 
     def marginals(self, field: NetworkField) -> Floats:
         """Return an array whose entry [i, j, 1] is the probability that row i has label j.
@@ -186,8 +202,29 @@ class TableModel(NetworkModel):
 
         Unknown values are -1.
         """
-        tables = clamp_labels(self.exact.graph, np.repeat(self.scores, len(labels), axis=0), labels)
+        return self._clamped(self.scores, labels, engine)
+
+    def _clamped(self, scores: Floats, labels: Labels, engine: LocalEngine) -> NetworkField:
+        tables = clamp_labels(self.exact.graph, np.repeat(scores, len(labels), axis=0), labels)
         return NetworkField(self.exact, tables, len(labels), engine.n_threads)
+
+    def marginals(self, field: NetworkField) -> Floats:
+        """Return the probabilities of values as an array [row, variable, value]; 0 beyond the values of a variable."""
+        p = np.zeros((field.n_samples, self.n_features, max(map(len, self.categories))))
+        for v, values in enumerate(self.categories):
+            p[:, v, : len(values)] = field.marginals(variable_name(v))
+        return p
+
+    def draw_marginals(
+        self, labels: Labels, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
+    ) -> Iterator[Array]:
+        """Yield, for each draw from the posterior, the probabilities of the values given the known ones in `labels`.
+
+        The arrays have one row per value of the table, and the values of the first row of the table come first.
+        """
+        for scores in self.draw_tables(self.exact, 1, {}, n_samples, temperature, random_state, engine):
+            p = self.marginals(self._clamped(scores, labels, engine))
+            yield p.reshape(-1, p.shape[-1])
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""

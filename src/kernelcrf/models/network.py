@@ -16,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from kernelcrf.arrays import Arrays, Config, Floats, Inputs, Labels
+from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, Labels, UserData
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.basis.kernel_weights import check_scores
 from kernelcrf.engines.local import LocalEngine, single_threaded_blas
@@ -30,7 +30,7 @@ from kernelcrf.inference.loopy import Loopy
 from kernelcrf.inference.loss import GraphMoments, Inference, clamp_labels, labelling_scores
 from kernelcrf.inference.lower_bounds import mean_field
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.models.base import FittedModel
+from kernelcrf.models.base import FittedModel, rng_of
 from kernelcrf.models.posterior import transform_rows
 from kernelcrf.models.stored_parts import search_from_config
 from kernelcrf.partitions.graphs import GraphPartition
@@ -194,6 +194,28 @@ class NetworkModel(FittedModel):
         check_scores(tables)
         return tables
 
+    def draw_tables(
+        self,
+        inference: Inference,
+        m: int,
+        inputs: Mapping[str, Inputs],
+        n_samples: int | None,
+        temperature: float,
+        random_state: UserData,
+        engine: LocalEngine,
+    ) -> Iterator[Floats]:
+        """Yield the scores for each draw from the posterior of the weights, in the shape that `tables` returns.
+
+        n_samples, temperature : as in `ScorePosterior.draw_terms`.
+        """
+        by_term = {name: inputs[str(self.layout.by_name[name].input)] for name in self.maps}
+        partition = _unlabelled(inference, m, {})
+        rng = rng_of(random_state)
+        for scores in self.score_posterior.draw_terms(by_term, n_samples, rng, temperature, engine):
+            tables = partition.add_up(self.layout, scores)
+            check_scores(tables)
+            yield tables
+
     def start_for(self, terms: Sequence[Term], n_columns: Callable[[str], int] | None = None) -> Start:
         """Return a starting point for a fit of these terms, with the landmarks of this model.
 
@@ -300,6 +322,26 @@ class GraphModel(NetworkModel):
 
         inference : the method that computes probabilities, "exact", "loopy" or "gibbs".
         """
+        way, inputs = self._read_inputs(graphs, inference)
+        return NetworkField(way, self.tables(way, 1, inputs, engine), graphs.n_samples, engine.n_threads)
+
+    def draw_marginals(
+        self,
+        graphs: GraphSamples,
+        inference: str,
+        n_samples: int | None,
+        temperature: float,
+        random_state: UserData,
+        engine: LocalEngine,
+    ) -> Iterator[Array]:
+        """Yield, for each draw from the posterior of the weights, the label probabilities, one row per node."""
+        way, inputs = self._read_inputs(graphs, inference)
+        for tables in self.draw_tables(way, 1, inputs, n_samples, temperature, random_state, engine):
+            field = NetworkField(way, tables, graphs.n_samples, engine.n_threads)
+            yield field.marginals(NODES)[0].reshape(-1, len(self.labels.classes))
+
+    def _read_inputs(self, graphs: GraphSamples, inference: str) -> tuple[Way, dict[str, Inputs]]:
+        """Return the union of the graphs with its inference, and the inputs of all terms; raise if they do not fit."""
         if graphs.nodes.shape[1] != self.n_features:
             raise ValueError(f"X has {graphs.nodes.shape[1]} node features: expected {self.n_features}, as in training")
         if graphs.directed != self.directed:
@@ -319,7 +361,7 @@ class GraphModel(NetworkModel):
         way, inputs = inference_named(inference, self.seed)(graph), graphs.inputs_of_nodes
         if len(self.maps) > len(self.kinds.nodes):
             inputs |= graphs.inputs_of_edges
-        return NetworkField(way, self.tables(way, 1, inputs, engine), graphs.n_samples, engine.n_threads)
+        return way, inputs
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""

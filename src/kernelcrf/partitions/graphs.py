@@ -12,7 +12,7 @@ The parameters theta are the weights of all terms; `score.Score` is the map from
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -25,7 +25,7 @@ from kernelcrf.partitions.partition import LinearBound, PartitionState, RowParti
 from kernelcrf.score.cliques import NO_CHAINS
 from kernelcrf.score.features import TokenFeatures
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.score import Score, add_base
+from kernelcrf.score.score import Score, add_base, add_terms
 from kernelcrf.score.terms import Term
 
 
@@ -100,8 +100,15 @@ class GraphPartition(RowPartition):
 
         The result has one row per row of labels. The scores of one clique are next to each other.
         """
+        return self.add_up(layout, self._score(layout).terms(theta, n_jobs))
+
+    def add_up(self, layout: Layout, scores: Iterable[tuple[Term, Array]]) -> Floats:
+        """Return the sum of the scores of all terms, in the shape that `tables` returns.
+
+        scores : each term with one row of scores per clique, or with a single row for all cliques.
+        """
         tables = np.zeros((len(self.labels), self.graph.n_entries))
-        self._score(layout).add(self._arrays(layout, tables), theta, n_jobs)
+        add_terms(self._arrays(layout, tables), scores, NO_CHAINS)
         return tables
 
     def pull_back(self, layout: Layout, residual: Floats, n_jobs: int = 1) -> Floats:
