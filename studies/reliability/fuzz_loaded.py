@@ -206,9 +206,7 @@ def graph_calls(model: GraphCRF, path: str) -> Iterator[tuple[str, Callable[[], 
     if model.n_features_in_ > MOST_FEATURES or len(model.classes_) > 8:
         return
     edges, nodes = np.array([[0, 1], [1, 2], [0, 2], [2, 3]]), np.full((4, model.n_features_in_), 0.5)
-    width = next(
-        (m.landmarks.shape[1] if hasattr(m, "landmarks") else m.n for m in model.model_.maps.values()), 1
-    )
+    width = next((m.landmarks.shape[1] if hasattr(m, "landmarks") else m.n for m in model.model_.maps.values()), 1)
     graph: Any = (
         (nodes, edges, np.full((4, min(width, 100)), 0.25)) if model.model_.has_edge_features else (nodes, edges)
     )

@@ -17,6 +17,7 @@ from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.fitting.laplace import laplace
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
+from kernelcrf.penalties import ElasticNet, GroupLasso
 from kernelcrf.score.terms import Term
 
 RNG = np.random.default_rng(0)
@@ -181,6 +182,37 @@ def test_the_evidence_of_a_network_is_that_of_a_dense_hessian():
     assert sampled.determined(chosen) == pytest.approx(gamma, rel=0.2)
 
 
+@OF_INPUTS
+@pytest.mark.parametrize("penalty", [ElasticNet(0.2), GroupLasso(0.2)], ids=str)
+def test_a_penalty_makes_weights_zero_and_keeps_the_certificate(name, penalty):
+    model, X, y = CASES[name]
+    options = {"kernel": "linear", "C": 5.0, "tol": 1e-8}
+    noisy = np.random.default_rng(1).normal(size=(60, 6))
+
+    def widen(part, k):
+        return np.hstack([part, noisy[k : k + len(part)]])
+
+    if name == "GraphCRF":
+        wide = [(widen(rows, 4 * i), edges) for i, (rows, edges) in enumerate(X)]
+    else:
+        wide = widen(X, 0) if isinstance(X, np.ndarray) else [widen(rows, 4 * i) for i, rows in enumerate(X)]
+    plain, sparse = (clone(model).set_params(**options, penalty=one).fit(wide, y) for one in (None, penalty))
+    assert sparse.certificate_.status == "optimal"
+    layout = sparse.model_.layout
+    assert (sparse.model_.theta == 0).sum() > (plain.model_.theta == 0).sum()
+    # The weights of the fit without this penalty are a candidate, and theirs is the smallest objective without it.
+    most = plain.certificate_.objective + layout.extra(plain.model_.theta)
+    assert plain.certificate_.objective < sparse.certificate_.objective <= most * (1 + 1e-7)
+
+
+def test_classes_of_nodes_have_weights():
+    """A weight of a class is a weight of graphs: with the same weights given by graph, the fit is the same."""
+    balanced = fitted("GraphCRF", class_weight={0: 1.0, 1: 3.0}, tol=1e-8)
+    means = [np.mean(1 + 2 * labels) for labels in LABELS]
+    by_hand = clone(CASES["GraphCRF"][0]).set_params(tol=1e-8).fit(GRAPHS, LABELS, means)
+    assert balanced.certificate_.objective == pytest.approx(by_hand.certificate_.objective, rel=1e-7)
+
+
 def table():
     """The table of docs/estimators.md: ability and estimator to whether the one has the other."""
     page = (Path(__file__).parents[2] / "docs" / "estimators.md").read_text(encoding="utf-8")
@@ -199,8 +231,11 @@ def table():
 def test_the_table_of_abilities_is_true(ability, name):
     model = CASES[name][0]
     parameter = re.match(r"`(\w+)", ability)[1]
-    if parameter == "predict_proba":
-        known = "posterior" in inspect.signature(model.predict_proba).parameters
+    if parameter == "uncertainty":
+        known = callable(getattr(model, "uncertainty", None))
+    elif parameter == "base_scores":
+        methods = model.fit, getattr(model, "predict", model.fit), model.distribution
+        known = all("base_scores" in inspect.signature(method).parameters for method in methods)
     elif parameter == "C":
         known = "evidence" in str(declared_parameters(type(model))["C"])
     elif parameter == "n_components":

@@ -9,7 +9,7 @@ from scipy.special import logsumexp, softmax
 from sklearn.base import clone
 
 import kernelcrf
-from kernelcrf import ChainCRF, KernelClassifier, SegmentCRF
+from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MultiLabelCRF, SegmentCRF
 
 RNG = np.random.default_rng(5)
 LENGTHS = (3, 1, 4, 2, 4)
@@ -178,6 +178,53 @@ def test_rows_have_base_scores(tmp_path):
     model.save(tmp_path / "rows")
     loaded = kernelcrf.load(tmp_path / "rows")
     assert loaded.score(rows, y, base_scores=base) == model.score(rows, y, base_scores=base)
+    with pytest.raises(ValueError, match="scores of nothing"):
+        loaded.predict(rows)
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_nodes_of_graphs_have_base_scores(typed, tmp_path):
+    """With weights of nearly zero, p(y|x) is that of base scores alone; graphs of weight 0 drop theirs."""
+    edges = [[[t, t + 1] for t in range(T - 1)] or np.empty((0, 2), int) for T in LENGTHS]
+    graphs = [{"nodes": x, "edges": e} for x, e in zip(X, edges, strict=True)]
+    if typed:
+        graphs = [one | {"node_types": ["u", "v", "u", "u"][: len(one["nodes"])]} for one in graphs]
+    options = {"kernel": "linear", "C": 1e-14, "C_label": 1e-14, "laplace": True}
+    crf = GraphCRF(**options).fit(graphs, Y, [1, 0, 1, 1, 1], base_scores=TOKENS)
+    for p, base in zip(crf.predict_proba(graphs, base_scores=TOKENS), TOKENS, strict=True):
+        np.testing.assert_allclose(p, softmax(base, axis=1), atol=1e-6)
+    averaged = crf.predict_proba(graphs, posterior="laplace", n_samples=3, base_scores=TOKENS)
+    np.testing.assert_allclose(np.vstack(averaged), softmax(np.vstack(TOKENS), axis=1), atol=1e-5)
+    crf.save(tmp_path / "graphs")
+    loaded = kernelcrf.load(tmp_path / "graphs")
+    assert loaded.score(graphs, Y, base_scores=TOKENS) == crf.score(graphs, Y, base_scores=TOKENS)
+    with pytest.raises(ValueError, match="scores of nothing"):
+        loaded.predict(graphs)
+    with pytest.raises(ValueError, match="has 2 graphs"):
+        GraphCRF("linear").fit(graphs, Y, base_scores=TOKENS[:2])
+
+
+def test_a_chain_of_graphs_is_a_chain_with_the_same_base_scores():
+    chain = ChainCRF("linear", C=2.0, fit_intercept=True, tol=1e-9).fit(X, Y, base_scores=TOKENS)
+    graph = GraphCRF("linear", C=2.0, C_label=2.0, directed=True, tol=1e-9).fit(X, Y, base_scores=TOKENS)
+    assert graph.certificate_.objective == pytest.approx(chain.certificate_.objective, rel=1e-8)
+    ours = np.vstack(graph.predict_proba(X, base_scores=TOKENS))
+    np.testing.assert_allclose(ours, np.vstack(chain.predict_proba(X, base_scores=TOKENS)), atol=1e-4)
+
+
+def test_label_sets_have_base_scores(tmp_path):
+    rows, odds = np.vstack(X), np.vstack(TOKENS)
+    y = (odds + np.random.default_rng(0).normal(size=odds.shape) > 0).astype(int)
+    weights = np.arange(len(rows)) % 3
+    options = {"kernel": "linear", "structure": "full", "laplace": True}
+    model = MultiLabelCRF(C=1e-14, C_label=1e-14, **options).fit(rows, y, weights, base_scores=odds)
+    expected = 1 / (1 + np.exp(-odds))
+    np.testing.assert_allclose(model.predict_proba(rows, base_scores=odds), expected, atol=1e-6)
+    averaged = model.predict_proba(rows, posterior="laplace", n_samples=3, base_scores=odds)
+    np.testing.assert_allclose(averaged, expected, atol=1e-5)
+    model.save(tmp_path / "sets")
+    loaded = kernelcrf.load(tmp_path / "sets")
+    np.testing.assert_array_equal(loaded.predict(rows, base_scores=odds), model.predict(rows, base_scores=odds))
     with pytest.raises(ValueError, match="scores of nothing"):
         loaded.predict(rows)
 

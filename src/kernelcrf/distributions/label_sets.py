@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -27,6 +27,7 @@ class LabelSetDistribution(Distribution):
 
     model : the fitted model.
     rows : the inputs, as the model has read them.
+    base : base scores, as the model has read them, or None.
 
     Examples
     --------
@@ -51,6 +52,7 @@ class LabelSetDistribution(Distribution):
     model: LabelSetModel
     rows: Inputs
     engine: LocalEngine
+    base: Mapping[str, Array] | None = None
 
     @property
     def n_samples(self) -> int:
@@ -68,7 +70,7 @@ class LabelSetDistribution(Distribution):
     @cached_property
     def _only_field(self) -> NetworkField:
         """Return the field of all rows, if they are one block."""
-        (field,) = self.model.fields(self.rows, self.engine)
+        (field,) = self.model.fields(self.rows, self.engine, self.base)
         return field
 
     def _fields(self) -> Iterator[NetworkField]:
@@ -76,7 +78,7 @@ class LabelSetDistribution(Distribution):
         if self.n_samples <= self.model.block_size:
             yield self._only_field
         else:
-            yield from self.model.fields(self.rows, self.engine)
+            yield from self.model.fields(self.rows, self.engine, self.base)
 
     @cached_property
     def probabilities(self) -> Array:

@@ -28,6 +28,7 @@ from kernelcrf.estimators.inheritance import check_warm_start, specify
 from kernelcrf.estimators.parameters import (
     GAMMA,
     N_COMPONENTS,
+    PENALTY,
     PRIOR_VARIANCE_OR_RULE,
     STORED_DTYPE,
     ValidatedEstimator,
@@ -42,10 +43,13 @@ from kernelcrf.fitting.training import Plan, Trained, train
 from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel
 from kernelcrf.kernels.inputs import COEF0, DEGREE, InputKernel
 from kernelcrf.models.base import FittedModel
+from kernelcrf.models.kernel import kernel_parameter
+from kernelcrf.penalties import Penalty
 from kernelcrf.persistence import Budget, ModelFileError, PathLike, write
 from kernelcrf.persistence.crfsuite.model_file import refuse_suffix
 from kernelcrf.persistence.error import CONTENT_ERRORS
 from kernelcrf.readers.columns import string_names
+from kernelcrf.score.terms import OF_INPUT, Term
 from kernelcrf.solvers import SOLVER, Record, Solver
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
 from kernelcrf.solvers.stopping import STOP, StoppingRule
@@ -55,6 +59,7 @@ from kernelcrf.validation import (
     PATH,
     SEED,
     SHARE,
+    ParameterError,
     either,
     stacklevel_of_user,
     validated,
@@ -327,6 +332,7 @@ class InputEstimator(Estimator[Model]):
     n_restarts_optimizer: Annotated[int, either(whole(least=0))] = 0
     n_components: Annotated[int | str | None, N_COMPONENTS] = 500
     pivots: Annotated[Any, PIVOTS] = "auto"
+    penalty: Annotated[Penalty | None, PENALTY] = None
 
     landmarks_ = Fitted[Inputs | None]("landmarks")
 
@@ -339,6 +345,25 @@ class InputEstimator(Estimator[Model]):
         given = self.n_components
         n_components = given if given is None or isinstance(given, str) else int(given)
         return replace(super()._settings(seed), n_components=n_components, rule=self.pivots)
+
+    def _check_combinations(self) -> None:
+        super()._check_combinations()
+        if self.penalty is not None:
+            others = {"C": self._by_evidence, "laplace": bool(self.laplace)}
+            self._exclude("penalty", others, "penalties with corners have no evidence. Set penalty=None")
+
+    def _penalise(self, terms: Sequence[Term]) -> list[Term]:
+        """Return the terms with the penalty of this estimator; raise if it has no meaning for one of their kernels."""
+        if self.penalty is None:
+            return list(terms)
+        for term in terms:
+            if self.penalty.of_coordinates and term.kernel is not None and not term.kernel.is_linear:
+                name = kernel_parameter(term.name) if term.name.startswith(OF_INPUT) else "kernel"
+                raise ParameterError(
+                    f"penalty={self.penalty!r} needs linear kernels, and term {term.name!r} has "
+                    f"{term.kernel.described}: pass {name}='linear', another penalty, or penalty=None"
+                )
+        return [replace(term, penalty=self.penalty) for term in terms]
 
     def _expected_features(self) -> dict[bool, int]:
         """Return the likely number of kernel features per input, which determines how data are divided on a cluster.

@@ -25,7 +25,7 @@ from kernelcrf.distributions.chain import ChainDistribution
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.inheritance import check_prior
 from kernelcrf.estimators.input import Input
-from kernelcrf.estimators.parameters import LAPLACE, OPTIONAL_KERNEL, PENALTY, STORED_DTYPE
+from kernelcrf.estimators.parameters import LAPLACE, OPTIONAL_KERNEL, STORED_DTYPE
 from kernelcrf.estimators.prior import PRIOR, check_terms, earlier_of, model_of
 from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.fitting.fit import Settings
@@ -35,7 +35,6 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
 from kernelcrf.models.kernel import kernel_parameter
-from kernelcrf.penalties import Penalty
 from kernelcrf.persistence import PathLike
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX, write_model
 from kernelcrf.readers.base_scores import check_base_scores
@@ -286,7 +285,6 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     edge_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
     decoding: Annotated[str | DecodingRule, rules_for(ChainDistribution)] = "viterbi"
     laplace: Annotated[bool | str, LAPLACE] = False
-    penalty: Annotated[Penalty | None, PENALTY] = None
     engine: Annotated[Any, ENGINE] = None
     prior: Annotated[Any, PRIOR] = None
 
@@ -481,11 +479,6 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         super()._check_combinations()
         if self.inputs is not None:
             self._check_inputs()
-        if self.penalty is not None:
-            delta = isinstance(self.label_kernel, str) and self.label_kernel == "delta"
-            others = {"C": self._by_evidence, "laplace": bool(self.laplace), "label_kernel": not delta}
-            advice = "penalties with corners need label_kernel='delta', and have no evidence. Set penalty=None"
-            self._exclude("penalty", others, advice)
         if self.prior is not None:
             others = {
                 "penalty": self.penalty is not None,

@@ -81,7 +81,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         Seed for the choice of landmarks, and for the random values of `n_restarts_optimizer`.
     optimize_kernel, n_restarts_optimizer, n_components, pivots, certify_full : as in ChainCRF
         With rows in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
-    solver, tol, max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
+    penalty, solver, tol, max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.
 
     Attributes

@@ -23,11 +23,13 @@ from kernelcrf.decoding import VITERBI
 from kernelcrf.distributions.graph import GraphDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import InputNetworkEstimator
-from kernelcrf.estimators.parameters import CLASSES, OF_POSTERIORS, POSTERIOR
+from kernelcrf.estimators.parameters import CLASS_WEIGHT, CLASSES, OF_POSTERIORS, POSTERIOR
 from kernelcrf.fitting.graphs import COVERS, LabelledGraphs
+from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.joint_labels import Reversible
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
 from kernelcrf.models.network import GraphModel, inference_named
+from kernelcrf.readers.base_scores import check_base_scores, read_node_scores
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.graphs import GraphSamples, read_labelled_graphs
@@ -92,6 +94,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         improve the fit. It is not available if X has types or named cliques.
     classes : None or labels, default=None
         All labels, if some of them may not occur in y, or if -1 is one of them.
+    class_weight : None, "balanced" or dict, default=None
+        Weights of labels. The weight of a graph is the mean of the weights of its known labels.
     inference : "exact", "loopy" or "gibbs", default="exact"
         "exact" computes probabilities on a tree of cliques, and refuses graphs for which this needs too much memory.
         "loopy" uses a convex upper bound on the logarithm of the normalising constant of p(y|x). "gibbs" fits by
@@ -113,7 +117,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         Seed for the landmarks, for Gibbs sampling and, if labels are missing, for the starting point of the fit.
     optimize_kernel, n_restarts_optimizer, n_components, pivots, certify_full : as in ChainCRF
         With nodes in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
-    n_restarts, tol, max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
+    penalty, n_restarts, tol, max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.
 
     Attributes
@@ -161,6 +165,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     cliques: Annotated[Any, CLIQUES_PARAMETER] = ("edges",)
     classes: Annotated[Any, CLASSES] = None
     inference: Annotated[str, either(one_of(*COVERS))] = "exact"
+    class_weight: Annotated[Any, CLASS_WEIGHT] = None
 
     _model_type = GraphModel
     _structure: ClassVar[str] = "cliques"
@@ -173,15 +178,25 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     clique_potentials_ = Fitted[dict[str, Floats]]("clique_potentials")
     covers_ = Fitted[str]("covers")
 
-    def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> GraphCRF:
-        """Fit the model to labelled graphs; `sample_weight` has one weight per graph."""
+    def fit(
+        self, X: UserData, y: UserData, sample_weight: UserData = None, *, base_scores: UserData = None
+    ) -> GraphCRF:
+        """Fit the model to labelled graphs; `sample_weight` has one weight per graph.
+
+        base_scores : scores that are added to those of the model and not learned: for each graph, an array with one row
+            per node and one column per label. Pass scores of the same kind to `predict` and its like.
+        """
         self._validate_params()
         seed = self._seed()
         earlier = self._find_start()
         like = None if earlier is None else earlier.empty_samples
-        read = read_labelled_graphs(X, y, sample_weight, directed=self.directed, classes=self.classes, like=like)
-        reader, graphs, labels, weights = read
+        reader, graphs, labels, weights, kept = read_labelled_graphs(
+            X, y, sample_weight, directed=self.directed, classes=self.classes, class_weight=self.class_weight, like=like
+        )
         L, m = len(reader.classes), _rows(graphs)
+        base = read_node_scores(base_scores, Chains(graphs.offsets), L, kept)
+        if earlier is not None:
+            check_base_scores(earlier.base, base)
         self._check_kinds(graphs.kinds, L)
         inputs = graphs.inputs_of_nodes | ({} if self.edge_kernel is None else graphs.inputs_of_edges)
         terms = self._terms(graphs, L, earlier)
@@ -195,6 +210,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             # Graphs without nodes at the end are not part of the union.
             None if weights is None else weights[: int(graphs.samples.max(initial=-1)) + 1],
             inference_named(self.inference, seed),
+            base=None if base is None else graphs.spread(base[NODES]),
         )
         self.model_ = GraphModel(
             **self._train_network(terms, data, [NODES, EDGES], seed, earlier),
@@ -206,29 +222,32 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             covers=COVERS[self.inference],
             columns=graphs.columns,
             kinds=graphs.kinds,
+            base=tuple(base or ()),
         )
         return self
 
-    def distribution(self, X: UserData) -> GraphDistribution:
+    def distribution(self, X: UserData, *, base_scores: UserData = None) -> GraphDistribution:
         """Return the distribution p(y|x) of the labels of the graphs X, which answers questions beyond labels.
 
         Its methods share one pass of inference: marginals of nodes and edges, entropies, samples, and the k likeliest
         labellings. The parameter `inference` says which of them are exact.
+
+        base_scores : scores of the same kind as in `fit`, if it had some.
         """
         self._validate_params("inference")
         model, engine = self._model, self._engine
         graphs = GraphSamples.read(X, directed=self.directed, like=model.empty_samples)
-        field = model.field(graphs, self.inference, engine)
+        field = model.field(graphs, self.inference, engine, base_scores)
         return GraphDistribution(
             rule=VITERBI, model=model, graphs=graphs, field=field, inference=self.inference, engine=engine
         )
 
-    def predict(self, X: UserData) -> list[Array]:
+    def predict(self, X: UserData, *, base_scores: UserData = None) -> list[Array]:
         """Return the predicted labels, one array per graph.
 
         If inference="exact", this is the likeliest labelling of the graph; otherwise, the likeliest label of each node.
         """
-        labels: list[Array] = self.distribution(X).decode()
+        labels: list[Array] = self.distribution(X, base_scores=base_scores).decode()
         return labels
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
@@ -240,6 +259,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         n_samples: int | None = None,
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
+        base_scores: UserData = None,
     ) -> list[Array]:
         """Return the probabilities of the labels: one array per graph, with one row per node.
 
@@ -247,8 +267,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         parameters are explained in `ChainCRF.predict_proba`.
         """
         if posterior == "map":
-            return self.distribution(X).marginals()
-        return self._average(X, (n_samples, variance_temperature, random_state))[0]
+            return self.distribution(X, base_scores=base_scores).marginals()
+        return self._average(X, (n_samples, variance_temperature, random_state), base_scores)[0]
 
     @validated(**OF_POSTERIORS)
     def uncertainty(
@@ -258,32 +278,36 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         n_samples: int | None = None,
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
+        base_scores: UserData = None,
     ) -> Uncertainty:
         """Return the epistemic and aleatoric uncertainty in nats: one array per graph, with one number per node.
 
         The parameters are explained in `ChainCRF.predict_proba`.
         """
-        return Uncertainty(*self._average(X, (n_samples, variance_temperature, random_state))[1:])
+        draws = n_samples, variance_temperature, random_state
+        return Uncertainty(*self._average(X, draws, base_scores)[1:])
 
-    def _average(self, X: UserData, draws: tuple[int | None, float, UserData]) -> list[list[Array]]:
+    def _average(
+        self, X: UserData, draws: tuple[int | None, float, UserData], base_scores: UserData
+    ) -> list[list[Array]]:
         """Return three lists with one array per graph: mean marginals, epistemic and aleatoric uncertainty."""
         self._validate_params("inference")
         model = self._model
         graphs = GraphSamples.read(X, directed=self.directed, like=model.empty_samples)
-        parts = average_draws(model.draw_marginals(graphs, self.inference, *draws, self._engine))
+        parts = average_draws(model.draw_marginals(graphs, self.inference, *draws, self._engine, base_scores))
         return [Ragged.cut(part, graphs.offsets) for part in parts]
 
-    def log_prob(self, X: UserData, y: UserData) -> Floats:
+    def log_prob(self, X: UserData, y: UserData, *, base_scores: UserData = None) -> Floats:
         """Return log p(y|x) of each graph; with inference="loopy", return a lower bound of log p(y|x).
 
         If labels are missing, this is the logarithm of the total probability of all labellings that agree with y. It is
         not available with inference="gibbs".
         """
-        return self.distribution(X).log_prob(y)
+        return self.distribution(X, base_scores=base_scores).log_prob(y)
 
-    def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
+    def score(self, X: UserData, y: UserData, sample_weight: UserData = None, *, base_scores: UserData = None) -> float:
         """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per graph."""
-        distribution = self.distribution(X)
+        distribution = self.distribution(X, base_scores=base_scores)
         tokens = flat_labels(y, distribution.chains)
         right, known = distribution.model.labels.compare(distribution.decode_indices(), tokens)
         weights = score_weights(sample_weight, distribution.chains.lengths, known, "graph")

@@ -19,9 +19,8 @@ from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
 from kernelcrf.models.kernel import KernelModel
-from kernelcrf.penalties import Gaussian
 from kernelcrf.score.terms import Term, chain_terms
-from kernelcrf.validation import COUNT, FLAG, ParameterError, validated
+from kernelcrf.validation import COUNT, FLAG, validated
 
 Chained = TypeVar("Chained", bound=KernelModel)
 
@@ -72,14 +71,6 @@ class KernelEstimator(InputEstimator[Chained]):
         kernels = make() if earlier is None else earlier.kernels
         if prior is not None:
             start, kernels = prior.start, {**kernels, **prior.kernels}
-        penalty = getattr(self, "penalty", None) or Gaussian()
-        if penalty.of_coordinates:
-            for name, own in kernels.items():
-                if not own.is_linear:
-                    raise ParameterError(
-                        f"penalty={penalty!r} needs linear kernels, and {name} is {own.described}: pass "
-                        f"{name}='linear', another penalty, or penalty=None"
-                    )
         terms = chain_terms(
             n_labels,
             kernels.get("kernel"),
@@ -89,10 +80,9 @@ class KernelEstimator(InputEstimator[Chained]):
             C_bias=C if self.fit_intercept else None,
             C_ends=C if getattr(self, "boundaries", False) else None,
             label_kernel=self.label_kernel,
-            penalty=penalty,
             inputs=self._inputs_of(kernels, C),
         )
-        terms += more(kernels, C)
+        terms = self._penalise(terms + more(kernels, C))
         groups = self._groups(terms)
         if prior is not None:
             terms = prior.extend(terms)
@@ -105,6 +95,13 @@ class KernelEstimator(InputEstimator[Chained]):
         if earlier is not None:
             start = earlier.start_for(problem.terms, data.n_columns)
         return self._train(problem, groups, start, self._seed())
+
+    def _check_combinations(self) -> None:
+        super()._check_combinations()
+        if self.penalty is not None and self.penalty.of_coordinates:
+            delta = isinstance(self.label_kernel, str) and self.label_kernel == "delta"
+            advice = "this penalty needs label_kernel='delta'. Set penalty=None, or another penalty"
+            self._exclude("penalty", {"label_kernel": not delta}, advice)
 
     def _inputs_of(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, tuple[InputKernel, float, bool]]:
         """Return, for each input that has a name, its kernel, its prior variance, and whether it scores transitions."""

@@ -26,9 +26,11 @@ from kernelcrf.estimators.network import InputNetworkEstimator, interacting_pair
 from kernelcrf.estimators.parameters import OF_POSTERIORS, POSTERIOR, STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
-from kernelcrf.models.label_sets import ROWS, LabelSetModel, label_name, pair_graph, pair_name
+from kernelcrf.models.label_sets import ROWS, LabelSetModel, label_name, pair_graph, pair_name, scores_of_labels
+from kernelcrf.readers.base_scores import check_base_scores, read_row_scores
 from kernelcrf.readers.rows import LabelSetReader, RowReader, set_accuracy
 from kernelcrf.readers.weights import only_weighted, read_weights
+from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.terms import Term, constant_term
 from kernelcrf.validation import validated
 
@@ -62,6 +64,8 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     decoding : "viterbi", "marginal" or a rule of kernelcrf.decoding, default="viterbi"
         Whether `predict` returns the likeliest set of labels, which is best for the accuracy of whole sets, or all
         labels of probability above 1/2, which is best for Hamming loss.
+    penalty : None or a penalty of kernelcrf.penalties, default=None
+        A penalty that is added to that of `C`, and makes weights zero, as in ChainCRF.
     structure_tol : float, default=1e-3
         structure="auto" stops if all other interactions together could lower the objective P by at most
         structure_tol |P|.
@@ -133,10 +137,15 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     n_features_in_ = Fitted[int]("rows.n_features")
     feature_names_in_ = FittedNames("rows.column_names")
 
-    def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> MultiLabelCRF:
+    def fit(
+        self, X: UserData, y: UserData, sample_weight: UserData = None, *, base_scores: UserData = None
+    ) -> MultiLabelCRF:
         """Fit the model to a dense or sparse matrix X and to the label sets y of its rows, and return it.
 
         `sample_weight` has one weight per row.
+
+        base_scores : log odds of the labels that are added to those of the model and not learned, with one row per row
+            of X and one column per label. Pass scores of the same kind to `predict` and its like.
         """
         self._validate_params()
         earlier, given = self._find_start(), X
@@ -144,11 +153,16 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         if earlier is not None:
             rows, X = earlier.rows, earlier.rows.read(given)
         sets, labels = LabelSetReader.fit(y)
-        weights, X, labels = only_weighted(read_weights(sample_weight, len(labels), "row"), X, labels)
+        base = read_row_scores(base_scores, *labels.shape)
+        if earlier is not None:
+            check_base_scores(earlier.base, base)
+        given = read_weights(sample_weight, len(labels), "row")
+        of_labels = None if base is None else scores_of_labels(only_weighted(given, base[TOKENS])[1])
+        weights, X, labels = only_weighted(given, X, labels)
         cards = np.full(labels.shape[1], 2)
         pairs = interacting_pairs(self.structure, labels, cards, weights)
         cliques = pair_graph(cards, pairs, label_name).cliques
-        data = LabelledGraphs(cards, cliques, labels, {ROWS: X}, weights=weights)
+        data = LabelledGraphs(cards, cliques, labels, {ROWS: X}, weights=weights, base=of_labels)
         singles = [label_name(j) for j in range(len(cards))]
         terms = self._terms(singles, list(cliques)[len(cards) :], X, weights, earlier)
         shared = self._train_network(terms, data, singles, self._seed(), earlier)
@@ -158,22 +172,27 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
             rows=rows,
             sets=sets,
             edges=np.array(edges, np.int64).reshape(-1, 2),
+            base=tuple(base or ()),
         )
         return self
 
-    def distribution(self, X: UserData) -> LabelSetDistribution:
+    def distribution(self, X: UserData, *, base_scores: UserData = None) -> LabelSetDistribution:
         """Return the distribution p(y|x) of the label sets of the rows of X, which answers questions beyond labels.
 
         Its methods share one pass of inference: marginals of labels and of pairs, entropies, samples, and the k
         likeliest label sets.
+
+        base_scores : scores of the same kind as in `fit`, if it had some.
         """
         self._validate_params("decoding")
         model = self._model
-        return LabelSetDistribution(rule=self.decoding, model=model, rows=model.rows.read(X), engine=self._engine)
+        rows = model.rows.read(X)
+        base = model.read_base(base_scores, rows.shape[0])
+        return LabelSetDistribution(rule=self.decoding, model=model, rows=rows, engine=self._engine, base=base)
 
-    def predict(self, X: UserData) -> Array:
+    def predict(self, X: UserData, *, base_scores: UserData = None) -> Array:
         """Return the predicted label sets in the format of the y passed to `fit`."""
-        labels: Array = self.distribution(X).decode()
+        labels: Array = self.distribution(X, base_scores=base_scores).decode()
         return labels
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
@@ -185,6 +204,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         n_samples: int | None = None,
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
+        base_scores: UserData = None,
     ) -> Floats:
         """Return the probability that each row has each label, with one row per row of X and one column per label.
 
@@ -192,9 +212,9 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         parameters are explained in `ChainCRF.predict_proba`.
         """
         if posterior == "map":
-            return self.distribution(X).marginals()
+            return self.distribution(X, base_scores=base_scores).marginals()
         model = self._model
-        p = self._average(model, X, (n_samples, variance_temperature, random_state))[0]
+        p = self._average(model, X, (n_samples, variance_temperature, random_state), base_scores)[0]
         return p[:, 0] if model.sets.one_column else p[:, :, 1]
 
     @validated(**OF_POSTERIORS)
@@ -205,33 +225,38 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         n_samples: int | None = None,
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
+        base_scores: UserData = None,
     ) -> Uncertainty:
         """Return the epistemic and aleatoric uncertainty in nats, with one row per row of X and one column per label.
 
         The parameters are explained in `ChainCRF.predict_proba`.
         """
-        return Uncertainty(*self._average(self._model, X, (n_samples, variance_temperature, random_state))[1:])
+        draws = n_samples, variance_temperature, random_state
+        return Uncertainty(*self._average(self._model, X, draws, base_scores)[1:])
 
-    def _average(self, model: LabelSetModel, X: UserData, draws: tuple[int | None, float, UserData]) -> list[Floats]:
+    def _average(
+        self, model: LabelSetModel, X: UserData, draws: tuple[int | None, float, UserData], base_scores: UserData
+    ) -> list[Floats]:
         """Return three arrays [row, label, ...]: mean probabilities, epistemic and aleatoric uncertainty."""
-        drawn = model.draw_marginals(model.rows.read(X), *draws, self._engine)
+        rows = model.rows.read(X)
+        drawn = model.draw_marginals(rows, *draws, self._engine, model.read_base(base_scores, rows.shape[0]))
         parts = zip(*(average_draws(block) for block in drawn), strict=True)
         joined = (np.concatenate(part) for part in parts)
         return [part.reshape(-1, len(model.sets.values), *part.shape[1:]) for part in joined]
 
-    def log_prob(self, X: UserData, y: UserData) -> Floats:
+    def log_prob(self, X: UserData, y: UserData, *, base_scores: UserData = None) -> Floats:
         """Return log p(y|x) of each row.
 
         If labels are missing, this is the log-probability of the known labels.
         """
-        return self.distribution(X).log_prob(y)
+        return self.distribution(X, base_scores=base_scores).log_prob(y)
 
-    def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
+    def score(self, X: UserData, y: UserData, sample_weight: UserData = None, *, base_scores: UserData = None) -> float:
         """Return the fraction of rows in which all known labels are predicted correctly, weighted by `sample_weight`.
 
         Rows without a known label are left out.
         """
-        distribution = self.distribution(X)
+        distribution = self.distribution(X, base_scores=base_scores)
         predicted = distribution.decode_indices()
         true = distribution.model.sets.read(y)
         if true.shape != predicted.shape:

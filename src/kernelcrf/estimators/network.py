@@ -31,6 +31,10 @@ class NetworkEstimator(Estimator[Model]):
 
     _structure: ClassVar[str] = "structure"
 
+    def _penalise(self, terms: Sequence[Term]) -> list[Term]:
+        """Return the terms with the penalty of this estimator."""
+        return list(terms)
+
     search_ = Fitted[Search | None]("search")
 
     @property
@@ -57,7 +61,7 @@ class NetworkEstimator(Estimator[Model]):
         present : the kinds of cliques with which a structure search starts; the search adds other kinds.
         earlier : the model of the previous fit for a warm start, or None.
         """
-        problem = Problem(terms, data)
+        problem = Problem(self._penalise(terms), data)
         start = None if earlier is None else earlier.start_for(problem.terms)
         min_gain = None if self.min_gain is None else float(self.min_gain)
         structure = SearchSettings(present, float(self.structure_tol), min_gain) if self._is_learned else None
@@ -89,6 +93,12 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
 
     C_label: Annotated[float, PRIOR_VARIANCE] = 1.0
     edge_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
+
+    def _check_combinations(self) -> None:
+        super()._check_combinations()
+        if self.penalty is not None:
+            advice = "a structure search compares bounds of Gaussian penalties. Pass the structure, or penalty=None"
+            self._exclude("penalty", {self._structure: self._is_learned}, advice)
 
     def _kernel_of(
         self,

@@ -107,7 +107,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     classes, class_weight, all_possible_states, all_possible_transitions, min_freq, hash_features : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF. Neighbouring labels are here the
         labels of neighbouring segments.
-    n_restarts, tol, max_iter, certify_full, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
+    penalty, n_restarts, tol, max_iter, certify_full, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.
 
     Attributes

@@ -43,6 +43,7 @@ class LabelledGraphs(LocalCorpus):
     inference : a function that returns an object for inference on a graph.
     pooled : whether the frequencies of labels replace the samples. This is possible if no term has inputs and no label
         is missing.
+    base : base scores by kind of cliques, one row per clique, or None if there are none.
     """
 
     cards: Array
@@ -53,6 +54,7 @@ class LabelledGraphs(LocalCorpus):
     weights: Floats | None = None
     inference: Callable[[Graph], Inference] = Exact
     pooled: bool = False
+    base: Mapping[str, Floats] | None = None
 
     def rows(self, name: str) -> Inputs:
         return self.inputs[name]
@@ -87,7 +89,7 @@ class LabelledGraphs(LocalCorpus):
             "labels": digest_array(self.labels),
             "weights": None if self.weights is None else digest_array(self.weights),
             "graphs": digest_value([self.cards, self.cliques, self.samples, getattr(self.inference, "__name__", "")]),
-        }
+        } | ({} if self.base is None else {"base_scores": digest_value(self.base)})
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[GraphPartition]:
         present = {term.cliques for term in terms}
@@ -95,7 +97,7 @@ class LabelledGraphs(LocalCorpus):
         if self.pooled:
             return [self._pool_rows(graph)]
         rows = {name: own.rows for name, own in features.items() if isinstance(own, CliqueFeatures)}
-        return [GraphPartition(self.inference(graph), self.labels, rows, self.weights)]
+        return [GraphPartition(self.inference(graph), self.labels, rows, self.weights, base=self.base)]
 
     def _pool_rows(self, graph: Graph) -> GraphPartition:
         counts, chosen = np.zeros(graph.n_entries), graph.chosen(self.labels)

@@ -29,6 +29,7 @@ from kernelcrf.persistence.checks import (
     read_number,
     read_text,
 )
+from kernelcrf.readers.base_scores import read_base_names
 from kernelcrf.score.layout import Layout
 from kernelcrf.score.terms import Term
 from kernelcrf.validation import shown, shown_list
@@ -50,6 +51,7 @@ class FittedModel:
     kernels : the kernels of the inputs; each key is the name of the estimator's parameter that sets the kernel.
     specification : plain values that describe what the fit asked for; a later fit that starts from this model, or has
         it as its prior, must ask for the same.
+    base : the names of the base scores of the fit, such as "tokens" and "steps"; predictions need the same ones.
     """
 
     certificate: Certificate
@@ -61,6 +63,7 @@ class FittedModel:
     maps: Mapping[str, FeatureMap]
     kernels: Mapping[str, InputKernel]
     specification: Config
+    base: tuple[str, ...] = ()
 
     @property
     def evidence(self) -> Laplace:
@@ -113,7 +116,7 @@ class FittedModel:
             "C": float(self.C),
             "laplace": None,
             "specification": self.specification,
-        }
+        } | ({"base_scores": list(self.base)} if self.base else {})
         layout, theta = self._without_zeros()
         config["maps"], arrays = maps_to_arrays(self.maps.values())
         places = list(dict.fromkeys(map(id, self.maps.values())))
@@ -193,6 +196,7 @@ class FittedModel:
             "layout": layout,
             "theta": theta,
             "maps": maps,
+            "base": read_base_names(config.get("base_scores", [])),
         }
 
 

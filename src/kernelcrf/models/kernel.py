@@ -23,7 +23,6 @@ from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.base import FittedModel
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array
-from kernelcrf.readers.base_scores import read_base_names
 from kernelcrf.readers.inputs import BETWEEN, InputsReader
 from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.sequences import SequenceReader
@@ -107,13 +106,11 @@ class KernelModel(FittedModel):
     reader : converts new inputs to arrays in the same way as the inputs of `fit`.
     objective_curve : the objective at each iteration of the fit.
     has_prior : whether another model was the prior of the fit. Files do not store its means and precisions.
-    base : the names of the base scores of the fit, "tokens" and "steps"; predictions need the same ones.
     """
 
     reader: SequenceReader | InputsReader | RowReader
     objective_curve: Floats
     has_prior: bool = False
-    base: tuple[str, ...] = ()
 
     @property
     def column_labels(self) -> list[UserData]:
@@ -250,7 +247,6 @@ class KernelModel(FittedModel):
         """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, arrays = super().to_arrays()
         config |= {"has_prior": True} if self.has_prior else {}
-        config |= {"base_scores": list(self.base)} if self.base else {}
         return config, arrays | {"objective_curve": self.objective_curve}
 
     @staticmethod
@@ -300,7 +296,6 @@ class KernelModel(FittedModel):
             "kernels": _kernels(shared["layout"]),
             "objective_curve": read_array(arrays, "objective_curve", (parts.n_records(shared),), "f"),
             "has_prior": config.get("has_prior") is True,
-            "base": read_base_names(config.get("base_scores", [])),
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -18,8 +18,10 @@ from kernelcrf.inference.loss import clamp_labels, labelling_scores
 from kernelcrf.models.network import NetworkField, NetworkModel
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array
+from kernelcrf.readers.base_scores import check_base_scores, read_row_scores
 from kernelcrf.readers.rows import LabelSetReader, RowReader
 from kernelcrf.readers.tables import TableReader
+from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.terms import constant_term
 from kernelcrf.validation import shown_list
 
@@ -49,6 +51,20 @@ def pair_graph(cards: Sequence[int] | Array, edges: Iterable[Sequence[int]], nam
 def _sizes(graph: Graph) -> dict[str, int]:
     """Return the number of labellings of each clique of a graph, by its name."""
     return {name: math.prod(graph.shape(name)) for name in graph.cliques}
+
+
+def scores_of_labels(log_odds: Floats) -> dict[str, Floats]:
+    """Return base scores by the name of each label: the scores that a row does not have it, and that it has it.
+
+    log_odds : the base scores of the labels, with one row per row of X and one column per label.
+    """
+    zeros = np.zeros(len(log_odds))
+    return {label_name(j): np.column_stack((zeros, scores)) for j, scores in enumerate(log_odds.T)}
+
+
+def _take(base: Mapping[str, Array] | None, rows: slice) -> dict[str, Array] | None:
+    """Return the base scores of some rows."""
+    return None if base is None else {name: scores[rows] for name, scores in base.items()}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -93,29 +109,43 @@ class LabelSetModel(NetworkModel):
         """Return the number of rows whose field takes little memory."""
         return max(BLOCK_ENTRIES // self.exact.program.n_values, 1)
 
-    def fields(self, X: Inputs, engine: LocalEngine) -> Iterator[NetworkField]:
+    def fields(self, X: Inputs, engine: LocalEngine, base: Mapping[str, Array] | None = None) -> Iterator[NetworkField]:
         """Yield the random field of the labels for one block of rows of X after the other.
 
         If X has no rows, yield one field for an empty block.
         """
-        for rows in self._blocks(X):
-            tables = self.tables(self.exact, rows.shape[0], {ROWS: rows}, engine)
+        for block in self._blocks(X):
+            rows = X[block]
+            tables = self.tables(self.exact, rows.shape[0], {ROWS: rows}, engine, _take(base, block))
             yield NetworkField(self.exact, tables, len(tables), engine.n_threads)
 
-    def _blocks(self, X: Inputs) -> Iterator[Inputs]:
-        return (X[low : low + self.block_size] for low in range(0, max(X.shape[0], 1), self.block_size))
+    def _blocks(self, X: Inputs) -> Iterator[slice]:
+        return (slice(low, low + self.block_size) for low in range(0, max(X.shape[0], 1), self.block_size))
+
+    def read_base(self, base_scores: UserData, n_rows: int) -> dict[str, Floats] | None:
+        """Read base scores, and raise unless they are those that the fit had."""
+        base = read_row_scores(base_scores, n_rows, len(self.sets.values))
+        check_base_scores(self.base, base)
+        return None if base is None else scores_of_labels(base[TOKENS])
 
     def draw_marginals(
-        self, X: Inputs, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
+        self,
+        X: Inputs,
+        n_samples: int | None,
+        temperature: float,
+        random_state: UserData,
+        engine: LocalEngine,
+        base: Mapping[str, Array] | None = None,
     ) -> Iterator[Iterator[Array]]:
         """Yield one iterator per block of rows of X, which yields one array for each draw from the posterior.
 
         Each row of an array has the probabilities that a row of X does not have a label, and that it has the label. The
         labels of the first row of X come first.
         """
-        for rows in self._blocks(X):
+        for block in self._blocks(X):
+            rows, taken = X[block], _take(base, block)
             m = rows.shape[0]
-            drawn = self.draw_tables(self.exact, m, {ROWS: rows}, n_samples, temperature, random_state, engine)
+            drawn = self.draw_tables(self.exact, m, {ROWS: rows}, n_samples, temperature, random_state, engine, taken)
             fields = (NetworkField(self.exact, tables, m, engine.n_threads) for tables in drawn)
             yield (self.marginals(field).reshape(-1, 2) for field in fields)
 

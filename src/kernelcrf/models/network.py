@@ -23,7 +23,7 @@ from kernelcrf.engines.local import LocalEngine, single_threaded_blas
 from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.graphs import COVERS
 from kernelcrf.fitting.structure_search import Search
-from kernelcrf.graphs.structure import Graph
+from kernelcrf.graphs.structure import Chains, Graph
 from kernelcrf.inference.clique_tree import Calibrated, Exact
 from kernelcrf.inference.gibbs import Gibbs
 from kernelcrf.inference.loopy import Loopy
@@ -36,6 +36,7 @@ from kernelcrf.models.stored_parts import search_from_config
 from kernelcrf.partitions.graphs import GraphPartition
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag
+from kernelcrf.readers.base_scores import check_base_scores, read_node_scores
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.graphs import GraphColumns, GraphSamples
 from kernelcrf.readers.labels import LabelReader
@@ -175,11 +176,19 @@ class NetworkModel(FittedModel):
         feature_map = self.maps[name]
         return feature_map.landmarks if isinstance(feature_map, WhitenedMap) else None
 
-    def tables(self, inference: Inference, m: int, inputs: Mapping[str, Inputs], engine: LocalEngine) -> Floats:
+    def tables(
+        self,
+        inference: Inference,
+        m: int,
+        inputs: Mapping[str, Inputs],
+        engine: LocalEngine,
+        base: Mapping[str, Array] | None = None,
+    ) -> Floats:
         """Return the scores of all labellings of all cliques, with one row per sample.
 
         inference : the inference object of the graph that all m samples share.
         inputs : the inputs of the terms by name, such as "rows", with one row per clique.
+        base : base scores by kind of cliques, one row per clique, or None.
         """
         transformed: dict[tuple[int, str], TokenFeatures] = {}
         features = {}
@@ -190,7 +199,8 @@ class NetworkModel(FittedModel):
                 transformed[key] = TokenFeatures(transform_rows(feature_map, inputs[source], engine))
             features[name] = transformed[key]
         with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            tables = _unlabelled(inference, m, features).tables(self.layout, self.theta, engine.n_threads)
+            partition = _unlabelled(inference, m, features, base)
+            tables = partition.with_base(self.layout, partition.tables(self.layout, self.theta, engine.n_threads))
         check_scores(tables)
         return tables
 
@@ -203,16 +213,17 @@ class NetworkModel(FittedModel):
         temperature: float,
         random_state: UserData,
         engine: LocalEngine,
+        base: Mapping[str, Array] | None = None,
     ) -> Iterator[Floats]:
         """Yield the scores for each draw from the posterior of the weights, in the shape that `tables` returns.
 
         n_samples, temperature : as in `ScorePosterior.draw_terms`.
         """
         by_term = {name: inputs[str(self.layout.by_name[name].input)] for name in self.maps}
-        partition = _unlabelled(inference, m, {})
+        partition = _unlabelled(inference, m, {}, base)
         rng = rng_of(random_state)
         for scores in self.score_posterior.draw_terms(by_term, n_samples, rng, temperature, engine):
-            tables = partition.add_up(self.layout, scores)
+            tables = partition.with_base(self.layout, partition.add_up(self.layout, scores))
             check_scores(tables)
             yield tables
 
@@ -247,9 +258,11 @@ class NetworkModel(FittedModel):
         }
 
 
-def _unlabelled(inference: Inference, m: int, features: Mapping[str, TokenFeatures]) -> GraphPartition:
+def _unlabelled(
+    inference: Inference, m: int, features: Mapping[str, TokenFeatures], base: Mapping[str, Array] | None
+) -> GraphPartition:
     """Return m samples on one graph for predictions, which use no labels."""
-    return GraphPartition(inference, np.zeros((m, inference.graph.n_nodes), np.int32), features)
+    return GraphPartition(inference, np.zeros((m, inference.graph.n_nodes), np.int32), features, base=base)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -317,13 +330,22 @@ class GraphModel(NetworkModel):
         nodes, offsets = np.empty((0, self.n_features)), np.zeros(1, np.int64)
         return GraphSamples(nodes, offsets, none, None, self.directed, self.columns)
 
-    def field(self, graphs: GraphSamples, inference: str, engine: LocalEngine) -> NetworkField:
+    def field(
+        self, graphs: GraphSamples, inference: str, engine: LocalEngine, base_scores: UserData = None
+    ) -> NetworkField:
         """Return the random field of the labels of graphs.
 
         inference : the method that computes probabilities, "exact", "loopy" or "gibbs".
         """
         way, inputs = self._read_inputs(graphs, inference)
-        return NetworkField(way, self.tables(way, 1, inputs, engine), graphs.n_samples, engine.n_threads)
+        tables = self.tables(way, 1, inputs, engine, self._read_base(base_scores, graphs))
+        return NetworkField(way, tables, graphs.n_samples, engine.n_threads)
+
+    def _read_base(self, base_scores: UserData, graphs: GraphSamples) -> dict[str, Floats] | None:
+        """Read base scores, and raise unless they are those that the fit had."""
+        base = read_node_scores(base_scores, Chains(graphs.offsets), len(self.labels.classes))
+        check_base_scores(self.base, base)
+        return None if base is None else graphs.with_kinds(self.kinds).spread(base[NODES])
 
     def draw_marginals(
         self,
@@ -333,10 +355,12 @@ class GraphModel(NetworkModel):
         temperature: float,
         random_state: UserData,
         engine: LocalEngine,
+        base_scores: UserData = None,
     ) -> Iterator[Array]:
         """Yield, for each draw from the posterior of the weights, the label probabilities, one row per node."""
         way, inputs = self._read_inputs(graphs, inference)
-        for tables in self.draw_tables(way, 1, inputs, n_samples, temperature, random_state, engine):
+        base = self._read_base(base_scores, graphs)
+        for tables in self.draw_tables(way, 1, inputs, n_samples, temperature, random_state, engine, base):
             field = NetworkField(way, tables, graphs.n_samples, engine.n_threads)
             yield field.marginals(NODES)[0].reshape(-1, len(self.labels.classes))
 

@@ -96,7 +96,7 @@ class GraphPartition(RowPartition):
         return Score(layout, self.features, NO_CHAINS)
 
     def tables(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> Floats:
-        """Return the scores of all joint labellings of all cliques, for the parameters theta.
+        """Return the scores of all joint labellings of all cliques, for the parameters theta, without base scores.
 
         The result has one row per row of labels. The scores of one clique are next to each other.
         """
@@ -109,6 +109,11 @@ class GraphPartition(RowPartition):
         """
         tables = np.zeros((len(self.labels), self.graph.n_entries))
         add_terms(self._arrays(layout, tables), scores, NO_CHAINS)
+        return tables
+
+    def with_base(self, layout: Layout, tables: Floats) -> Floats:
+        """Add the base scores to the scores of all terms, and return them."""
+        add_base(self._arrays(layout, tables), self.base)
         return tables
 
     def pull_back(self, layout: Layout, residual: Floats, n_jobs: int = 1) -> Floats:
@@ -149,8 +154,7 @@ class GraphPartition(RowPartition):
         return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        tables = self.tables(layout, theta, n_jobs)
-        add_base(self._arrays(layout, tables), self.base)
+        tables = self.with_base(layout, self.tables(layout, theta, n_jobs))
         return self.evaluate_at(layout, Tables(tables), n_jobs, curvature=curvature)
 
     def evaluate_at(

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Floats, UserData
+from kernelcrf.arrays import Array, Flags, Floats, UserData
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.score.cliques import STEPS, TOKENS
+from kernelcrf.score.cliques import NODES, STEPS, TOKENS
 from kernelcrf.validation import shown, shown_list
+
+NAMES = (TOKENS, STEPS, NODES)
 
 
 def read_base_scores(
@@ -46,6 +48,23 @@ def read_row_scores(base_scores: UserData, n_rows: int, n_labels: int) -> dict[s
     return base
 
 
+def read_node_scores(
+    base_scores: UserData, chains: Chains, n_labels: int, kept: Flags | None = None
+) -> dict[str, Floats] | None:
+    """Return base scores of the nodes of graphs, an array with one row per node, or None if there are none.
+
+    base_scores : for each graph, an array with one row per node and one column per label.
+    chains : which nodes belong to which graph.
+    kept : if some graphs were left out, a flag for each graph of `base_scores`.
+    """
+    if base_scores is None:
+        return None
+    parts = list(base_scores)
+    if kept is not None and len(parts) == len(kept):
+        parts = [part for part, keep in zip(parts, kept, strict=True) if keep]
+    return {NODES: _stack(NODES, parts, chains, (n_labels,), flat=False)}
+
+
 def check_base_scores(names: Sequence[str], base: Mapping[str, Array] | None) -> None:
     """Raise if a model that was fitted with the base scores `names` is asked with others."""
     given = [] if base is None else sorted(base)
@@ -59,33 +78,35 @@ def check_base_scores(names: Sequence[str], base: Mapping[str, Array] | None) ->
 
 def read_base_names(names: UserData) -> tuple[str, ...]:
     """Return the names of base scores of a model file; raise if they are wrong."""
-    if not isinstance(names, list) or sorted(map(str, names)) not in ([], [TOKENS], [STEPS], [STEPS, TOKENS]):
-        raise ModelFileError(f"base_scores of the model file is {shown(names)}: expected {[TOKENS, STEPS]}, or one")
+    if not isinstance(names, list) or any(names.count(name) != (name in names) or name not in NAMES for name in names):
+        raise ModelFileError(f"base_scores of the model file is {shown(names)}: expected some of {list(NAMES)}")
     return tuple(sorted(names))
 
 
 def _stack(name: str, scores: UserData, chains: Chains, shape: tuple[int, ...], flat: bool) -> Floats:
     """Return the scores of all sequences, one row per token."""
-    words = "one row per token and one column per label" if name == TOKENS else "the axes [token, label before, label]"
-    argument = f"base_scores[{name!r}]"
+    words = f"one row per {name[:-1]} and one column per label"
+    if name == STEPS:
+        words = "the axes [token, label before, label]"
+    argument, noun = (f"base_scores[{name!r}]", "sequence") if name != NODES else ("base_scores", "graph")
     parts = [scores] if flat else list(scores)
     lengths = [chains.n_nodes] if flat else chains.lengths.tolist()
     if len(parts) != len(lengths):
-        raise ValueError(f"{argument} has {len(parts)} sequences: expected {len(lengths)}, as X has")
+        raise ValueError(f"{argument} has {len(parts)} {noun}s: expected {len(lengths)}, as X has")
     stacked = np.zeros((chains.n_nodes, *shape))
     low = 0
     for i, (part, length) in enumerate(zip(parts, lengths, strict=True)):
         try:
             array = np.asarray(part, np.float64)
         except (TypeError, ValueError):
-            raise TypeError(f"{argument} of sequence {i} is {shown(part)}: expected numbers, with {words}") from None
+            raise TypeError(f"{argument} of {noun} {i} is {shown(part)}: expected numbers, with {words}") from None
         if array.shape != (length, *shape):
             raise ValueError(
-                f"{argument} of sequence {i} has shape {array.shape}: expected {(length, *shape)}, with {words}"
+                f"{argument} of {noun} {i} has shape {array.shape}: expected {(length, *shape)}, with {words}"
             )
         if not np.isfinite(array).all():
             raise ValueError(
-                f"{argument} of sequence {i} has values that are not finite: expected finite numbers; to forbid "
+                f"{argument} of {noun} {i} has values that are not finite: expected finite numbers; to forbid "
                 "labels, use constraints="
             )
         stacked[low : low + length] = array

@@ -21,7 +21,7 @@ from kernelcrf.readers.containers import is_frame, read_container
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.one_graph import OneGraph, OpenGraph, open_graph, read_graph
-from kernelcrf.readers.weights import read_weights
+from kernelcrf.readers.weights import read_weights, weigh_samples
 from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
 
 
@@ -141,6 +141,10 @@ class GraphSamples:
             {name: rows for name, rows in cliques.items() if len(rows)},
         )
 
+    def spread(self, rows: Floats) -> dict[str, Floats]:
+        """Return an array with one row per node by kind of nodes, in the order of the cliques of each kind."""
+        return {kind: rows[self.members(kind)[:, 0]] for kind in self.kinds.nodes.values()}
+
     def members(self, cliques: str) -> Ints:
         """Return the numbers of the nodes in each clique, one row per clique.
 
@@ -225,13 +229,16 @@ def read_labelled_graphs(
     *,
     directed: bool,
     classes: UserData,
+    class_weight: UserData = None,
     like: GraphSamples | None = None,
-) -> tuple[LabelReader, GraphSamples, Labels, Floats | None]:
+) -> tuple[LabelReader, GraphSamples, Labels, Floats | None, Flags]:
     """Read graphs with their labels and weights, and drop the graphs whose weight is 0.
 
-    Return four values: the `LabelReader`, the graphs, the labels and the weights. The labels are indices into the
-    classes, one per node; -1 is a missing label. The weights are None if `sample_weight` is None.
+    Return five values: the `LabelReader`, the graphs, the labels, the weights, and a flag for each graph of X that is
+    kept. The labels are indices into the classes, one per node; -1 is a missing label. The weights are None if all are
+    1.
 
+    class_weight : weights of labels; a graph has the mean weight of its known labels as a factor.
     like : a `GraphSamples` without graphs, whose column names these graphs must have; None takes the first graph's.
     """
     graphs = GraphSamples.read(X, directed=directed, like=like)
@@ -239,11 +246,12 @@ def read_labelled_graphs(
     tokens = flat_labels(y, order)
     reader = LabelReader.fit(tokens, classes)
     labels = reader.encode_single(tokens, order)
-    weights = read_weights(sample_weight, graphs.n_samples, "graph")
+    given, kept = read_weights(sample_weight, graphs.n_samples, "graph"), np.ones(graphs.n_samples, bool)
+    weights = weigh_samples(given, class_weight, order.lengths, labels, reader.classes, "graph")
     if weights is not None and not weights.all():
         kept = weights > 0
         labels, graphs, weights = labels[kept[graphs.samples]], graphs.select(kept), weights[kept]
-    return reader, graphs, labels, weights
+    return reader, graphs, labels, weights, kept
 
 
 def read_graphs(X: UserData) -> list[UserData]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -202,7 +202,6 @@ def chain_terms(
     C_bias: float | None = None,
     C_ends: float | None = None,
     label_kernel: str | npt.ArrayLike = "delta",
-    penalty: Penalty = GAUSSIAN,
     inputs: Mapping[str, tuple[InputKernel, float, bool]] | None = None,
 ) -> list[Term]:
     """Return the terms of a chain: scores of tokens and, optionally, of transitions, labels, and both ends.
@@ -214,7 +213,6 @@ def chain_terms(
     C_bias : prior variance of label biases, which have the label kernel of tokens, or None to leave biases out.
     C_ends : prior variance of the scores of first and of last labels, or None to leave them out.
     edge_kernel : input kernel of transitions that depend on the input, or None if transitions are constant.
-    penalty : the penalty of all weights.
     """
     pairs, k_y = LabelKernel("delta", n_labels**2), LabelKernel.of(label_kernel, n_labels)
     of_inputs = [input_term(name, k_x, own, k_y, steps=steps) for name, (k_x, own, steps) in (inputs or {}).items()]
@@ -230,7 +228,7 @@ def chain_terms(
     if C_edge is not None and edge_kernel is not None:
         terms.append(Term(STEP_TERM, STEPS, pairs, C_edge, edge_kernel, TOKENS))
     terms += [term for term in of_inputs if term.cliques == STEPS]
-    return [replace(term, penalty=penalty) for term in terms]
+    return terms
 
 
 def segment_terms(
