@@ -145,6 +145,9 @@ KINDS = {
     "sets": ({"structure": [(0, 1), (1, 2)]}, rows, SETS),
     "sets-edges": ({"kernel": "linear", "edge_kernel": RBF(0.5), "structure": "full"}, rows, SETS),
     "table": ({"structure": "full"}, table, None),
+    "graph-laplace": ({"laplace": True}, graphs, node_labels(TWO)),
+    "sets-laplace": ({"laplace": True, "structure": "full"}, rows, SETS),
+    "table-laplace": ({"laplace": True, "structure": "full"}, table, None),
     "table-rbf": ({"kernel": "rbf", "structure": "tree"}, table, None),
 }
 # The estimator of a kind, by the first word of its name; all others are kinds of ChainCRF.

@@ -1,4 +1,4 @@
-"""Averages over the posterior of networks equal averages of enumerated probabilities at the same draws."""
+"""Averages over the posterior of the weights of networks equal averages of enumeration at the same draws."""
 
 from itertools import product
 
