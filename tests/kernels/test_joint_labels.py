@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from kernelcrf.kernels.durations import DurationKernel
-from kernelcrf.kernels.joint_labels import Contrasts, Product, Reversible, interactions, label_kernel_from_config
+from kernelcrf.kernels.joint_labels import (
+    Contrasts,
+    Product,
+    Reversible,
+    interactions,
+    label_kernels_from_config,
+    label_kernels_to_config,
+)
 from kernelcrf.kernels.labels import LabelKernel
 
 
@@ -75,9 +82,21 @@ def test_float32_stays_float32(case):
     ids=lambda k_y: type(k_y).__name__,
 )
 def test_a_kernel_goes_through_the_config_of_files(k_y):
-    again = label_kernel_from_config(json.loads(json.dumps(k_y.to_config())))
+    configs, places = label_kernels_to_config([k_y, k_y])
+    kernels = label_kernels_from_config(json.loads(json.dumps(configs)))
+    again = kernels[places[0]]
+    assert places[0] == places[1] == len(kernels) - 1
     assert type(again) is type(k_y)
     np.testing.assert_array_equal(again.factor, k_y.factor)
+
+
+def test_a_matrix_is_stored_once_for_all_products_that_have_it_as_a_factor():
+    kernels = [LabelKernel.of(np.eye(3) + 0.1 * i, 3) for i in range(1, 5)]
+    pairs = [Product((a, b)) for a in kernels for b in kernels]
+    configs, places = label_kernels_to_config([*kernels, *pairs, *pairs])
+    assert [len([one for one in configs if one["kind"] == kind]) for kind in ("matrix", "product")] == [4, 16]
+    again = label_kernels_from_config(configs)
+    assert again[places[5]].factors[0] is again[places[0]]
 
 
 @pytest.mark.parametrize(
@@ -87,10 +106,12 @@ def test_a_kernel_goes_through_the_config_of_files(k_y):
         {"kind": "contrasts", "L": 0},
         {"kind": "contrasts", "L": True},
         {"kind": "reversible", "n_labels": 10**9, "nodes": 10**9},
-        {"kind": "product", "factors": []},
-        {"kind": "product", "factors": [{"kind": "product", "factors": [{"kind": "delta", "L": 2}]}]},
+        {"kind": "product"},
+        {"kind": "product", "factors": [1]},
+        {"kind": "product", "factors": [0] * 33},
+        {"kind": "product", "factors": [2]},
     ],
 )
 def test_a_config_that_is_no_kernel_is_refused(config):
     with pytest.raises(ValueError, match="expected"):
-        label_kernel_from_config(config)
+        label_kernels_from_config([{"kind": "delta", "L": 2}, {"kind": "product", "factors": [0]}, config])

@@ -206,7 +206,7 @@ def test_a_posterior_is_read_with_the_factor_that_it_was_found_with(data, tmp_pa
         np.testing.assert_array_equal(a, b)
 
     def turned(config):
-        label_kernel = config["terms"][0]["label_kernel"]
+        label_kernel = config["label_kernels"][0]
         label_kernel["factor"] = (1.01 * np.array(label_kernel["factor"])).tolist()
         return config
 
@@ -230,7 +230,7 @@ NAMES = {"v1": ("layout", "map"), "v3": ("terms", "map 0")}
         ("rbf", None, {"{map}.landmarks": lambda x: x.astype(np.int64)}),
         ("laplace", None, {"posterior.G": lambda x: np.tril(x, -1)}),
         ("rbf", lambda c, _: {**c, "parameters": {**c["parameters"], "decoding": "best"}}, None),
-        ("label-matrix", lambda c, terms: {**c, terms: [with_labels(one, 10**7) for one in c[terms]]}, None),
+        ("label-matrix", lambda c, terms: with_labels(c, terms, 10**7), None),
         ("rbf", lambda c, terms: {**c, terms: [{**one, "n": 10**18} for one in c[terms]]}, None),
         ("gaussian-process", lambda c, _: with_kernel(c, {"class": "RBF", "parameters": {"length_scale": "w"}}), None),
         ("gaussian-process", lambda c, _: with_kernel(c, {"class": "Exponentiation", "parameters": {}}), None),
@@ -251,8 +251,11 @@ def test_models_that_would_do_harm_when_they_predict_are_refused(tmp_path, kind,
         kernelcrf.load(path)
 
 
-def with_labels(block, L):
-    return {**block, "label_kernel": {**block["label_kernel"], "L": L}}
+def with_labels(config, terms, L):
+    """The config with another number of labels in all label kernels."""
+    for one in config["label_kernels"] if terms == "terms" else [term["label_kernel"] for term in config[terms]]:
+        one["L"] = L
+    return config
 
 
 def with_kernel(config, kernel, **parameters):

@@ -251,8 +251,8 @@ def test_many_labels_without_transitions_are_refused(n_labels, weight, tmp_path)
     load(tmp_path / "few.crfsuite").save(tmp_path / "few")
     config, arrays = content(tmp_path / "few")
     config["labels"]["classes"] = [f"label{i}" for i in range(n_labels)]
-    for term in config["terms"]:
-        term["label_kernel"]["L"] = n_labels ** (2 if term["cliques"] == "steps" else 1)
+    for label_kernel in config["label_kernels"]:
+        label_kernel["L"] = n_labels ** {3: 1, 9: 2}[label_kernel["L"]]
     forge(tmp_path / "many", config, arrays)
     reason = answer(tmp_path / "many", [[["word0"]]])
     assert "the first prediction of this ChainCRF would take" in reason

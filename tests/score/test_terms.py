@@ -54,11 +54,12 @@ def test_a_layout_goes_through_the_config_of_files():
     )
     layout = Layout.of(terms, {"node": 4, "steps": 2})
     config = json.loads(json.dumps(layout.to_config()))
-    assert [(one["name"], one["cliques"], one["label_kernel"]["L"], one["n"]) for one in config] == [
-        ("node", "tokens", 3, 4),
-        ("edge", "steps", 9, 1),
-        ("bias", "tokens", 3, 1),
-        ("steps", "steps", 9, 2),
+    assert [one["L"] for one in config["label_kernels"]] == [3, 9]
+    assert [(one["name"], one["cliques"], one["label_kernel"], one["n"]) for one in config["terms"]] == [
+        ("node", "tokens", 0, 4),
+        ("edge", "steps", 1, 1),
+        ("bias", "tokens", 0, 1),
+        ("steps", "steps", 1, 2),
     ]
     again = Layout.from_config(config, dict.fromkeys(layout.slices))
     assert again.to_config() == config

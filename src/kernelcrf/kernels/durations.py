@@ -101,7 +101,7 @@ class DurationKernel(LabelMap):
         }
 
     @classmethod
-    def from_config(cls, config: Config) -> DurationKernel:
+    def from_config(cls, config: Config, factors: tuple[LabelMap, ...] = ()) -> DurationKernel:
         factor = None if config["factor"] is None else np.array(config["factor"])
         if (factor is None) == config["smooth"]:
             raise ValueError(

@@ -14,7 +14,9 @@ labels, the memory and the time of a product are proportional to S, unless a `Pr
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -69,7 +71,7 @@ class Contrasts(LabelMap):
         return {"kind": "contrasts", "L": self.L}
 
     @classmethod
-    def from_config(cls, config: Config) -> Contrasts:
+    def from_config(cls, config: Config, factors: tuple[LabelMap, ...] = ()) -> Contrasts:
         return cls(COUNT.check("L", config["L"]))
 
 
@@ -122,7 +124,7 @@ class Reversible(LabelMap):
         return {"kind": "reversible", "n_labels": self.n_labels, "nodes": self.nodes}
 
     @classmethod
-    def from_config(cls, config: Config) -> Reversible:
+    def from_config(cls, config: Config, factors: tuple[LabelMap, ...] = ()) -> Reversible:
         return cls(COUNT.check("n_labels", config["n_labels"]), NODES.check("nodes", config["nodes"]))
 
 
@@ -160,14 +162,14 @@ class Product(LabelMap):
         return table.reshape(*R.shape[:-1], self.rank)
 
     def to_config(self) -> Config:
-        return {"kind": "product", "factors": [one.to_config() for one in self.factors]}
+        return {"kind": "product"}
 
     @classmethod
-    def from_config(cls, config: Config) -> Product:
-        NODES.check("the number of factors", len(config["factors"]))
-        if any(one["kind"] == "product" for one in config["factors"]):
+    def from_config(cls, config: Config, factors: tuple[LabelMap, ...] = ()) -> Product:
+        NODES.check("the number of factors", len(factors))
+        if any(one.factors for one in factors):
             raise ValueError("a product of label kernels has a product as a factor: expected kernels of single nodes")
-        return cls(tuple(label_kernel_from_config(one) for one in config["factors"]))
+        return cls(factors)
 
 
 def interactions(*cards: int) -> Product:
@@ -191,13 +193,48 @@ LABEL_KERNELS: dict[str, type[LabelMap]] = {
 """The classes of label kernels by the kinds that model files name."""
 
 
-def label_kernel_from_config(config: Config) -> LabelMap:
-    """Return the label kernel of any kind that `to_config` converted to the dict `config`.
+def label_kernels_to_config(kernels: Iterable[LabelMap]) -> tuple[list[Config], list[int]]:
+    """Return the different label kernels as dicts for JSON, and for each kernel the index of its dict.
 
-    The result takes no more memory than `config`, whatever numbers `config` contains.
+    Each kernel is stored once, because many terms may have the same kernel or products of the same factors, and a
+    kernel may be a large matrix. The factors of a product come before it, and the product has their indices.
     """
-    if config["kind"] not in LABEL_KERNELS:
-        raise ValueError(
-            f"the label kernel has kind={shown(config['kind'])}: expected one of {', '.join(LABEL_KERNELS)}"
-        )
-    return LABEL_KERNELS[config["kind"]].from_config(config)
+    configs: list[Config] = []
+    known: dict[str, int] = {}
+    places: dict[int, int] = {}
+
+    def place(kernel: LabelMap) -> int:
+        if id(kernel) not in places:
+            factors = [place(one) for one in kernel.factors]
+            config = kernel.to_config() | ({"factors": factors} if factors else {})
+            text = json.dumps(config)
+            if text not in known:
+                known[text] = len(configs)
+                configs.append(config)
+            places[id(kernel)] = known[text]
+        return places[id(kernel)]
+
+    kernels = list(kernels)
+    return configs, [place(kernel) for kernel in kernels]
+
+
+def label_kernels_from_config(configs: Iterable[Config]) -> list[LabelMap]:
+    """Return the label kernels that `label_kernels_to_config` converted to a list of dicts.
+
+    The result takes no more memory than `configs`, whatever numbers `configs` contains.
+    """
+    kernels: list[LabelMap] = []
+    for config in configs:
+        if config["kind"] not in LABEL_KERNELS:
+            expected = ", ".join(LABEL_KERNELS)
+            raise ValueError(f"the label kernel has kind={shown(config['kind'])}: expected one of {expected}")
+        indices = config.get("factors", [])
+        if not all(type(i) is int and 0 <= i < len(kernels) for i in indices):
+            raise ValueError(f"a product of label kernels has the factors {shown(indices)}: expected earlier kernels")
+        kernels.append(LABEL_KERNELS[config["kind"]].from_config(config, tuple(kernels[i] for i in indices)))
+    return kernels
+
+
+def same_label_kernel(first: LabelMap, second: LabelMap) -> bool:
+    """Return whether two label kernels have the same factor A, so that weights for one are valid for the other."""
+    return label_kernels_to_config([first])[0] == label_kernels_to_config([second])[0]

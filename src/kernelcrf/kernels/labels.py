@@ -36,9 +36,13 @@ PARAMETERS = {"kind": either(one_of(*KINDS)), "L": COUNT}
 
 
 class LabelMap(ABC):
-    """Base class of kernels `k_y = A A'` of L labels, or of the L joint labels of a clique; A has `rank` columns."""
+    """Base class of kernels `k_y = A A'` of L labels, or of the L joint labels of a clique; A has `rank` columns.
+
+    factors : the kernels of single nodes whose product this kernel is; empty for all other kernels.
+    """
 
     L: int
+    factors: tuple[LabelMap, ...] = ()
 
     @property
     @abstractmethod
@@ -82,12 +86,12 @@ class LabelMap(ABC):
 
     @abstractmethod
     def to_config(self) -> Config:
-        """Return the kernel as a dict for JSON, which `joint_labels.label_kernel_from_config` reads."""
+        """Return the kernel without its factors as a dict for JSON, which `from_config` reads."""
 
     @classmethod
     @abstractmethod
-    def from_config(cls, config: Config) -> LabelMap:
-        """Return the kernel that `to_config` converted to the dict `config`."""
+    def from_config(cls, config: Config, factors: tuple[LabelMap, ...] = ()) -> LabelMap:
+        """Return the kernel that `to_config` converted to the dict `config`, given its factors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +194,7 @@ class LabelKernel(LabelMap):
         }
 
     @classmethod
-    def from_config(cls, config: Config) -> LabelKernel:
+    def from_config(cls, config: Config, factors: tuple[LabelMap, ...] = ()) -> LabelKernel:
         if config["kind"] != "matrix":
             return cls(config["kind"], config["L"])
         return cls("matrix", config["L"], np.array(config["matrix"]), np.array(config["factor"]))

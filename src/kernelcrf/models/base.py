@@ -121,7 +121,9 @@ class FittedModel:
         config["maps"], arrays = maps_to_arrays(self.maps.values())
         places = list(dict.fromkeys(map(id, self.maps.values())))
         indices = {name: places.index(id(feature_map)) for name, feature_map in self.maps.items()}
-        config["terms"] = [one | {"map": indices.get(one["name"])} for one in layout.to_config()]
+        stored = layout.to_config()
+        config["terms"] = [one | {"map": indices.get(one["name"])} for one in stored["terms"]]
+        config["label_kernels"] = stored["label_kernels"]
         arrays["theta"] = theta
         for term in layout.terms:
             arrays |= parts.pairs_to_arrays(term.name, term.pairs)
@@ -226,7 +228,7 @@ def _read_layout(
             if key not in known:
                 known[key] = read_map(config["maps"][key[0]], arrays, f"map {key[0]}.", key[1])
             maps[name] = known[key]
-    layout = Layout.from_config(config["terms"], pairs)
+    layout = Layout.from_config(config, pairs)
     for term in layout.terms:
         # The size of a label kernel is compared before its rank is computed, which takes memory.
         n, size = maps[term.name].n if term.name in maps else 1, sizes[term.cliques]

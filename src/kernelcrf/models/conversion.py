@@ -1,7 +1,8 @@
 """Convert the content of model files of versions 1 and 2 to the form of this version, which one reader reads.
 
-A file of this version has a list `terms`, a list `maps` of feature maps, whose arrays are called "map 0.R" and so on,
-and the weights of all terms as one array `theta`. Files of versions 1 and 2 have one of three other forms:
+A file of this version has a list `terms`, a list `label_kernels`, a list `maps` of feature maps, whose arrays have
+names such as "map 0.R", and the weights of all terms as one array `theta`. Files of versions 1 and 2 have one of three
+other forms:
 
 - Sequences and rows have a list `layout`. Its terms state a number of nodes instead of a kind of cliques, and the label
   kernel of single labels. Each feature map has an entry of its own, such as `map` or `edge_map`.
@@ -54,6 +55,8 @@ def convert_content(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
         config, arrays = _convert_tables(config, arrays)
     else:
         config, arrays = _convert_layout(config, arrays)
+    config["label_kernels"] = [one["label_kernel"] for one in config["terms"]]
+    config["terms"] = [{**one, "label_kernel": place} for place, one in enumerate(config["terms"])]
     config["certificate"] = _convert_certificate(config["certificate"])
     if "C" not in config:
         config["C"] = config["parameters"]["C"]

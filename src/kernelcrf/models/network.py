@@ -30,6 +30,7 @@ from kernelcrf.inference.loopy import Loopy
 from kernelcrf.inference.loss import GraphMoments, Inference, clamp_labels, labelling_scores
 from kernelcrf.inference.lower_bounds import mean_field
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.joint_labels import same_label_kernel
 from kernelcrf.models.base import FittedModel, rng_of
 from kernelcrf.models.posterior import transform_rows
 from kernelcrf.models.stored_parts import search_from_config
@@ -232,8 +233,8 @@ class NetworkModel(FittedModel):
 
         The weights of a term start at 0 if its label kernel is another one than in this model.
         """
-        new, known = {term.name: term.k_y.to_config() for term in terms}, self.layout.by_name
-        same = {name for name, config in new.items() if name in known and known[name].k_y.to_config() == config}
+        known = self.layout.by_name
+        same = {term.name for term in terms if term.name in known and same_label_kernel(known[term.name].k_y, term.k_y)}
         start = super().start_for(terms, n_columns)
         return Start(start.maps, {name: W for name, W in start.weights.items() if name in same})
 

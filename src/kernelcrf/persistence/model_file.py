@@ -4,9 +4,10 @@ Model files contain no executable code. Before `read` loads an array, it checks 
 the format, and the types and sizes of the tensors. Callers check the values of the arrays with the module `checks`.
 
 In version 1 of the format, all JSON is in the header. Since version 2, long lists such as feature names are stored as
-tensors (see `long_lists`). Since version 3, the models of all estimators have the same form: a list of terms, a list of
-feature maps, and one vector of weights; `models.conversion` converts earlier versions to this form. The header may have at most HEADER bytes, because JSON needs up to thirty times its size in
-memory. The size of the file limits the memory that its model may take (see `budget`).
+tensors (see `long_lists`). Since version 3, the models of all estimators have the same form: lists of
+terms, label kernels and feature maps, and one vector of weights; `models.conversion` converts earlier versions to this
+form. The header may have at most HEADER bytes, because JSON needs up to thirty times its size in memory. The size of
+the file limits the memory that its model may take (see `budget`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 from kernelcrf.arrays import Array, Floats, Ints
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.kernels.joint_labels import label_kernel_from_config
+from kernelcrf.kernels.joint_labels import label_kernels_from_config, label_kernels_to_config
 from kernelcrf.penalties import EarlierGaussian, JointGaussian, penalty_from_config, times_square
 from kernelcrf.score.terms import Term
 
@@ -198,31 +198,34 @@ class Layout:
         projected = {term.name: term.project(weights[term.name]) for term in self.terms}
         return theta if all(projected[name] is W for name, W in weights.items()) else self.join(projected)
 
-    def to_config(self) -> list[dict[str, Any]]:
-        """Return the terms as values that can be stored as JSON; `from_config` restores the layout."""
-        return [
+    def to_config(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the terms and their label kernels as values for JSON; `from_config` restores the layout."""
+        label_kernels, places = label_kernels_to_config(term.k_y for term in self.terms)
+        terms = [
             {
                 "name": term.name,
                 "cliques": term.cliques,
-                "label_kernel": term.k_y.to_config(),
+                "label_kernel": place,
                 "kernel": None if term.kernel is None else term.kernel.to_config(),
                 "input": term.input,
                 "n": term.n,
                 "C": term.C,
                 "penalty": term.penalty.to_config(),
             }
-            for term in self.terms
+            for term, place in zip(self.terms, places, strict=True)
         ]
+        return {"terms": terms, "label_kernels": label_kernels}
 
     @classmethod
-    def from_config(cls, config: Iterable[Mapping[str, Any]], pairs: Mapping[str, Pairs | None]) -> Layout:
+    def from_config(cls, config: Mapping[str, Any], pairs: Mapping[str, Pairs | None]) -> Layout:
         """Restore a layout from the result of `to_config`, and the pairs of each term by its name."""
+        label_kernels = dict(enumerate(label_kernels_from_config(config["label_kernels"])))
         return cls(
             tuple(
                 Term(
                     one["name"],
                     one["cliques"],
-                    label_kernel_from_config(one["label_kernel"]),
+                    label_kernels[one["label_kernel"]],
                     one["C"],
                     None if one["kernel"] is None else InputKernel.from_config(one["kernel"]),
                     one["input"],
@@ -230,6 +233,6 @@ class Layout:
                     pairs[one["name"]],
                     penalty_from_config(one),
                 )
-                for one in config
+                for one in config["terms"]
             )
         )
