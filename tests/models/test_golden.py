@@ -53,3 +53,25 @@ def test_a_file_from_before_a_parameter_was_there_takes_its_default(tmp_path):
     del config["parameters"]["n_restarts_optimizer"]
     save_file(arrays, tmp_path / "m", metadata={"config": json.dumps(config)})
     assert kernelcrf.load(tmp_path / "m").n_restarts_optimizer == 0
+
+
+@pytest.mark.parametrize("name", ["graph", "sets", "table"])
+def test_a_file_of_an_earlier_version_is_written_in_the_new_form_and_starts_a_warm_fit(name, tmp_path):
+    model, X = kernelcrf.load(FOLDER / "v2" / f"{name}.kcrf"), inputs(name)
+    before = answers(model, X)
+    model.save(tmp_path / "model")
+    assert answers(kernelcrf.load(tmp_path / "model"), X) == before
+    landmarks = getattr(model, "landmarks_", None)
+    model.set_params(warm_start=True).fit(X, KINDS[name][2])
+    np.testing.assert_array_equal(getattr(model, "landmarks_", None), landmarks)
+    for proba, expected in zip(answers(model, X)["proba"], before["proba"], strict=True):
+        np.testing.assert_allclose(proba, expected, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["graph", "sets", "table"])
+def test_a_warm_start_of_a_network_begins_at_the_optimum(name, tmp_path):
+    model, X = kernelcrf.load(FOLDER / f"v{VERSION}" / f"{name}.kcrf"), inputs(name)
+    weights = model.model_.theta
+    model.set_params(warm_start=True).fit(X, KINDS[name][2])
+    assert model.n_iter_ == 0
+    np.testing.assert_array_equal(model.model_.theta, weights)

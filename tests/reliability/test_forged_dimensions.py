@@ -218,6 +218,15 @@ def test_no_integer_of_a_chain_takes_memory(name, tmp_path):
     assert check_forgeries(GOLDEN / f"{name}.kcrf", tmp_path / "forged", x, (10**6,)) > 0
 
 
+@pytest.mark.parametrize("name", ["edge-rbf", "graph-edges", "graph-types", "sets-edges", "table-rbf"])
+def test_no_integer_of_a_file_of_an_earlier_version_takes_memory(name, tmp_path):
+    path, x = GOLDEN.parent / "v2" / f"{name}.kcrf", golden_models.inputs(name)[:1]
+    answer_without_limit(path, x)
+    assert answer(path, x) == "answered"
+    # The header of a table has the values of its variables, and no dimension.
+    assert check_forgeries(path, tmp_path / "forged", x, (10**6,)) > 0 or name == "table-rbf"
+
+
 def test_shapes_of_tensors_beyond_the_file_are_refused(tmp_path):
     blob = (GOLDEN / "laplace-partial.kcrf").read_bytes()
     n = int.from_bytes(blob[:8], "little")
