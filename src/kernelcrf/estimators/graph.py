@@ -142,7 +142,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     >>> rng = np.random.default_rng(0)
     >>> ring = [[0, 1], [1, 2], [2, 3], [3, 0]]
     >>> y = [np.full(4, rng.integers(2)) for _ in range(40)]  # all nodes of a ring share their label
-    >>> X = [(own[:, None] + rng.normal(size=(4, 1)), ring) for own in y]
+    >>> X = [(labels[:, None] + rng.normal(size=(4, 1)), ring) for labels in y]
     >>> crf = GraphCRF("linear", laplace=True).fit(X, y)
     >>> crf.edge_potentials_.round(1)
     array([[ 1.4, -1.3],
@@ -361,8 +361,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         for kind in kinds.nodes.values():
             terms += [Term(kind, kind, node, C, kernel, kind), Term(constant_term(kind), kind, node, self.C_label)]
         for name in self._wanted():
-            own = kinds.edges.values() if name == EDGES else [name]
-            terms += [Term(constant_term(kind), kind, label_kernels[name], self.C_label) for kind in own]
+            of_name = kinds.edges.values() if name == EDGES else [name]
+            terms += [Term(constant_term(kind), kind, label_kernels[name], self.C_label) for kind in of_name]
         for name, kind in kinds.cliques.items():
             terms.append(Term(constant_term(kind), kind, LabelKernel("delta", L ** kinds.named[name]), self.C_label))
         if self.edge_kernel is not None:
@@ -377,11 +377,11 @@ def _rows(graphs: GraphSamples) -> int:
     """Return the number of samples if all samples have the same nodes, edges, types and cliques; otherwise return 1."""
     m, sizes = graphs.n_samples, np.diff(graphs.offsets)
     cliques, types = [graphs.edges, *graphs.cliques.values()], [graphs.node_types, graphs.edge_types]
-    if (sizes != sizes[0]).any() or sizes[0] == 0 or any(len(own) % m for own in cliques):
+    if (sizes != sizes[0]).any() or sizes[0] == 0 or any(len(members) % m for members in cliques):
         return 1
-    for own in cliques:
-        nodes = own.reshape(m, -1, own.shape[1]) - sizes[0] * np.arange(m)[:, None, None]
+    for members in cliques:
+        nodes = members.reshape(m, -1, members.shape[1]) - sizes[0] * np.arange(m)[:, None, None]
         if (nodes != nodes[0]).any() or nodes.min(initial=0) < 0 or nodes.max(initial=0) >= sizes[0]:
             return 1
-    by_sample = [own.reshape(m, -1) for own in types if own is not None]
-    return m if all((own == own[0]).all() for own in by_sample) else 1
+    by_sample = [one.reshape(m, -1) for one in types if one is not None]
+    return m if all((one == one[0]).all() for one in by_sample) else 1

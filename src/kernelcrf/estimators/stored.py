@@ -90,8 +90,8 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
             parameters[name] = tuple(value)
     if parameters.get("inputs") is not None:
         parameters["inputs"] = {
-            name: Input.from_config(own, kernels[kernel_parameter(OF_INPUT + name)])
-            for name, own in parameters["inputs"].items()
+            name: Input.from_config(one, kernels[kernel_parameter(OF_INPUT + name)])
+            for name, one in parameters["inputs"].items()
         }
     if "decoding" in parameters:
         parameters["decoding"] = rule_from_config(parameters["decoding"])

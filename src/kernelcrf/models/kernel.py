@@ -126,38 +126,41 @@ class KernelModel(FittedModel):
     def token_inputs(self) -> list[TokenInput]:
         """Return the inputs that score the labels of tokens, with their kernels and weights, in the order of `coef`."""
         named = self.reader.names_of if isinstance(self.reader, InputsReader) else lambda _: self.reader.feature_names
-        found = []
+        token_inputs = []
         for term in self.layout.terms:
             if term.kind.is_token and term.kernel is not None and term.input is not None:
-                own, prefix = self.maps[term.name], f"{term.input}{BETWEEN}" if term.name.startswith(OF_INPUT) else ""
-                width = own.landmarks.shape[1] if isinstance(own, WhitenedMap) else own.n
+                feature_map = self.maps[term.name]
+                prefix = f"{term.input}{BETWEEN}" if term.name.startswith(OF_INPUT) else ""
+                width = feature_map.landmarks.shape[1] if isinstance(feature_map, WhitenedMap) else feature_map.n
                 names = named(term.input)
                 columns = [f"x{c}" for c in range(width)] if names is None else list(names)
-                found.append(TokenInput(term.input, prefix, term.kernel, own, self._expand(term.name), columns))
-        return found
+                token_inputs.append(
+                    TokenInput(term.input, prefix, term.kernel, feature_map, self._expand(term.name), columns)
+                )
+        return token_inputs
 
     @property
     def kernel(self) -> InputKernel | dict[str, InputKernel]:
         """Return the kernel between the inputs of two tokens, or between two rows; a dict if inputs have names."""
-        return self._of_inputs({own.name: own.kernel for own in self.token_inputs})
+        return self._of_inputs({one.name: one.kernel for one in self.token_inputs})
 
     @property
     def landmarks(self) -> Inputs | dict[str, Inputs | None] | None:
         """Return the landmarks, one per row, or None for the linear kernel; a dict if inputs have names."""
-        return self._of_inputs({own.name: own.landmarks for own in self.token_inputs})
+        return self._of_inputs({one.name: one.landmarks for one in self.token_inputs})
 
-    def _of_inputs(self, found: dict[str, T]) -> T | dict[str, T]:
-        return found if isinstance(self.reader, InputsReader) else found[TOKENS]
+    def _of_inputs(self, by_name: dict[str, T]) -> T | dict[str, T]:
+        return by_name if isinstance(self.reader, InputsReader) else by_name[TOKENS]
 
     @property
     def has_landmarks(self) -> bool:
         """Return whether an input has landmarks."""
-        return any(own.landmarks is not None for own in self.token_inputs)
+        return any(one.landmarks is not None for one in self.token_inputs)
 
     @cached_property
     def coef(self) -> Floats:
         """Return the weights as an array with one row per feature, of all inputs, and one column per label."""
-        return np.vstack([own.coef for own in self.token_inputs])
+        return np.vstack([one.coef for one in self.token_inputs])
 
     @property
     def variances(self) -> dict[str, float]:
@@ -192,7 +195,7 @@ class KernelModel(FittedModel):
         With the linear kernel, the rows have the names of the features. The names start with the name of the input, if
         it has one.
         """
-        return [name for own in self.token_inputs for name in own.term_names]
+        return [name for one in self.token_inputs for name in one.term_names]
 
     @cached_property
     def folded(self) -> dict[str, Weights]:
@@ -201,12 +204,14 @@ class KernelModel(FittedModel):
         These weights are multiplied by kernel values between inputs and landmarks, instead of features. With the linear
         kernel, they are multiplied by the inputs themselves.
         """
-        pairs, theta = {term.name: term.pairs for term in self.layout.terms}, self.layout.split(self.theta)
-        return {
-            name: fold(own, self._expand(name).reshape(own.n, -1)) if of is None else PairWeights(of, theta[name])
-            for name, own in self.maps.items()
-            for of in [pairs[name]]
-        }
+        theta, folded = self.layout.split(self.theta), dict[str, Weights]()
+        for name, feature_map in self.maps.items():
+            pairs = self.layout.by_name[name].pairs
+            if pairs is None:
+                folded[name] = fold(feature_map, self._expand(name).reshape(feature_map.n, -1))
+            else:
+                folded[name] = PairWeights(pairs, theta[name])
+        return folded
 
     @cached_property
     def _constants(self) -> dict[str, Floats]:
@@ -232,7 +237,7 @@ class KernelModel(FittedModel):
     @property
     def dual_coef(self) -> Floats:
         """Return the coefficients of all inputs, one row per landmark or feature; `TokenInput` defines them."""
-        return np.vstack([own.dual_coef for own in self.token_inputs])
+        return np.vstack([one.dual_coef for one in self.token_inputs])
 
     def divide_weights(self, temperature: float) -> Self:
         """Return a copy of the model whose weights are divided by `temperature`.

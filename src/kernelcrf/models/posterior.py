@@ -70,8 +70,10 @@ class ScorePosterior:
             ones = np.ones((F.shape[0], 1), F.dtype)
             F = sp.hstack([sp.csr_array(F), sp.csr_array(ones)], "csr") if is_sparse(F) else np.hstack([F, ones])
         places = np.split(np.arange(self.layout.size), np.cumsum([one.size for one in self.layout.terms])[:-1])
-        own = np.concatenate([part for one, part in zip(self.layout.terms, places, strict=True) if one.kind.is_token])
-        return np.asarray(_variances(self.posterior, own, F, weights) + outside)
+        indices = np.concatenate(
+            [part for one, part in zip(self.layout.terms, places, strict=True) if one.kind.is_token]
+        )
+        return np.asarray(_variances(self.posterior, indices, F, weights) + outside)
 
     def draws(
         self,
@@ -183,40 +185,40 @@ def transform_rows(feature_map: FeatureMap, X: Inputs, engine: LocalEngine) -> I
     return feature_map.transform(X, engine) if X.shape[0] else np.empty((0, feature_map.n))
 
 
-def _variances(posterior: Posterior, own: Places, F: Inputs, weights: Floats) -> Floats:
-    """Return the posterior variances of the numbers F_x W c, where W = theta[own] are weights of features.
+def _variances(posterior: Posterior, indices: Places, F: Inputs, weights: Floats) -> Floats:
+    """Return the posterior variances of the numbers F_x W c, where W = theta[indices] are weights of features.
 
     The result has one row for each row F_x of the features F, and one column for each row c of `weights`. It is exact,
     unless the posterior stores only draws of the weights: with n draws, the relative error is about sqrt(2 / n).
     """
     if isinstance(posterior, FactoredPosterior):
-        return _joint_variances(posterior, own, F, weights)
+        return _joint_variances(posterior, indices, F, weights)
     if isinstance(posterior, DiagonalPosterior):
-        return _independent_variances(posterior.scale[own], F, weights)
+        return _independent_variances(posterior.scale[indices], F, weights)
     if isinstance(posterior, PartialPosterior) and isinstance(posterior.inner, FactoredPosterior):
-        seen = np.isin(own, posterior.kept)
+        seen = np.isin(indices, posterior.kept)
         columns = seen.reshape(F.shape[1], -1)[:, 0]
-        inner = np.searchsorted(posterior.kept, own[seen])
-        unseen = _independent_variances(posterior.scale[own[~seen]], F[:, ~columns], weights)
+        inner = np.searchsorted(posterior.kept, indices[seen])
+        unseen = _independent_variances(posterior.scale[indices[~seen]], F[:, ~columns], weights)
         return unseen + _joint_variances(posterior.inner, inner, F[:, columns], weights)
     assert posterior.n_kept is not None
-    found = np.zeros((F.shape[0], len(weights)))
-    for W in posterior.deviations(posterior.n_kept, np.random.default_rng(0))[:, own]:
-        found += np.square(np.asarray(F @ (W.reshape(F.shape[1], -1) @ weights.T), np.float64)) / posterior.n_kept
-    return found
+    variances = np.zeros((F.shape[0], len(weights)))
+    for W in posterior.deviations(posterior.n_kept, np.random.default_rng(0))[:, indices]:
+        variances += np.square(np.asarray(F @ (W.reshape(F.shape[1], -1) @ weights.T), np.float64)) / posterior.n_kept
+    return variances
 
 
-def _joint_variances(posterior: FactoredPosterior, own: Places, F: Inputs, weights: Floats) -> Floats:
-    covariance = posterior.covariance(own).reshape(2 * (F.shape[1], weights.shape[1]))
-    found = np.empty((F.shape[0], len(weights)))
+def _joint_variances(posterior: FactoredPosterior, indices: Places, F: Inputs, weights: Floats) -> Floats:
+    covariance = posterior.covariance(indices).reshape(2 * (F.shape[1], weights.shape[1]))
+    variances = np.empty((F.shape[0], len(weights)))
     for k, c in enumerate(weights):
         used = np.flatnonzero(c)
         S = np.einsum("i,aibj,j->ab", c[used], covariance[:, used][..., used], c[used], optimize=True)
         for low in range(0, F.shape[0], ROWS):
             rows = F[low : low + ROWS]
             rows = rows.toarray() if hasattr(rows, "toarray") else rows
-            found[low : low + ROWS, k] = np.einsum("tn,tn->t", rows @ S, rows)
-    return found
+            variances[low : low + ROWS, k] = np.einsum("tn,tn->t", rows @ S, rows)
+    return variances
 
 
 def _independent_variances(scale: Floats, F: Inputs, weights: Floats) -> Floats:

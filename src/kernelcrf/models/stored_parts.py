@@ -105,8 +105,8 @@ def search_from_config(config: Config | None) -> Search | None:
 
 
 def _candidates(config: Config, name: str) -> tuple[Candidate, ...]:
-    found = _read_list(config, name)
-    return tuple(Candidate(read_text(one, "template"), **_numbers(one, "bound", "expected_gain")) for one in found)
+    stored = _read_list(config, name)
+    return tuple(Candidate(read_text(one, "template"), **_numbers(one, "bound", "expected_gain")) for one in stored)
 
 
 def _numbers(config: Config, *names: str) -> dict[str, float]:
@@ -123,8 +123,8 @@ def _read_list(config: Config, name: str) -> list[Any]:
 def posterior_arrays(posterior: Posterior) -> Arrays:
     """Return a dict of the arrays of a posterior for a model file. The mode is left out: it equals the weights."""
     if isinstance(posterior, PartialPosterior):
-        own = {"partial.scale": posterior.scale, "partial.kept": posterior.kept.astype(np.int64)}
-        return own | posterior_arrays(posterior.inner)
+        arrays = {"partial.scale": posterior.scale, "partial.kept": posterior.kept.astype(np.int64)}
+        return arrays | posterior_arrays(posterior.inner)
     if isinstance(posterior, FactoredPosterior):
         return {"posterior.scale": posterior.scale, "posterior.G": posterior.G}
     if isinstance(posterior, DiagonalPosterior):
