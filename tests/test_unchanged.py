@@ -54,7 +54,7 @@ NODE_LABELS = [(x[0][:, 0] + 0.3 * RNG.normal(size=4) > 0).astype(int) for x in 
 LOW = {"n_components": 8}
 SEED = {"random_state": 0}
 TIGHT = {"solver": "newton", "tol": 1e-13, "random_state": 0}
-EVERY = {"all_possible_states": True}
+EVERY = {"weights": "all"}
 
 
 def fit_temperature():

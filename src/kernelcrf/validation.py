@@ -81,6 +81,10 @@ class Parameter:
                 return value if constraint.convert is None else constraint.convert(value)
         raise ParameterError(f"{name}={shown(value)}: expected {self}")
 
+    def accepts(self, value: UserData) -> bool:
+        """Return whether the value satisfies a constraint."""
+        return any(constraint.accepts(value) for constraint in self.constraints)
+
     def __str__(self) -> str:
         """Return the description of the allowed values, which follows "expected" in error messages."""
         texts: list[str] = []

@@ -33,7 +33,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "CRFsuite, c1 = 0.1, c2 = 0.01": lambda: Peer(),
     "crfsuite.CRF, c1 = 0.1, c2 = 0.01": lambda: CRF(epsilon=1e-3, **PENALTIES),
     "the same, all pairs": lambda: CRF(epsilon=1e-2, **ALL, **PENALTIES),
-    "ChainCRF, C = 5, all pairs": lambda: ChainCRF("linear", C=5.0, tol=1e-3, all_possible_states=True),
+    "ChainCRF, C = 5, all pairs": lambda: ChainCRF("linear", C=5.0, tol=1e-3, weights="all"),
     "ChainCRF()": lambda: ChainCRF(random_state=0),
 }
 

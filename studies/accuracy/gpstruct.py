@@ -111,7 +111,7 @@ def candidates(task: str, n_labels: int, active: float) -> dict[str, dict[str, A
         return lambda: Ours(n_labels, **params)
 
     def linear(**params: Any) -> Any:
-        return ours(kernel="linear", all_possible_states=True, **params)
+        return ours(kernel="linear", weights="all", **params)
 
     def kernel(form: str, C: float) -> Any:
         return ours(kernel=Cosine(form, C * active), C=1.0, n_components=n_landmarks)
@@ -327,7 +327,7 @@ The mean of five against others: difference in error, and p of paired t-tests ov
 
 What `fit_intercept=True` with `boundaries=True`, and weights for observed pairs of a feature and a label only, change:
 differences to *kernelcrf linear*, paired over the splits. Observed pairs are the default of `ChainCRF` for sparse
-inputs. All other linear models of this section have weights for all pairs (`all_possible_states=True`).
+inputs. All other linear models of this section have weights for all pairs (`weights="all"`).
 
 {differences}
 

@@ -517,8 +517,8 @@ def address_task() -> Task:
         5,
         address_split,
         {
-            "ChainCRF": linear(partial(ChainCRF, "linear", tol=1e-3, all_possible_states=True)),
-            "SegmentCRF": linear(partial(segments, all_possible_states=True)),
+            "ChainCRF": linear(partial(ChainCRF, "linear", tol=1e-3, weights="all")),
+            "SegmentCRF": linear(partial(segments, weights="all")),
             "SegmentCRF, segment features": linear(partial(segments, **features)),
         },
         count_whole,

@@ -125,7 +125,7 @@ def addresses(folds: int) -> dict[str, Any]:
     y = [one.tolist() for one in data.y]
     best, kept, true = [], [], []
     for train, test in KFold(folds, shuffle=True, random_state=0).split(X):
-        crf = ChainCRF("linear", C=5.0, tol=1e-3, all_possible_states=True)
+        crf = ChainCRF("linear", C=5.0, tol=1e-3, weights="all")
         crf.fit([X[i] for i in train], [y[i] for i in train])
         Z = [X[i] for i in test]
         best += [labels.tolist() for labels in crf.predict(Z)]

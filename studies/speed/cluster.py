@@ -285,7 +285,9 @@ def pairs(options: argparse.Namespace) -> dict[str, Any]:
         for every, name in ((False, "observed pairs"), (True, "all pairs")):
             for engine, place in ((None, "one process"), (DaskEngine(client), "two workers")):
                 solver = Passes(options.rounds)
-                ChainCRF("linear", C=1.0, all_possible_states=every, solver=solver, engine=engine, n_jobs=1).fit(X, y)
+                ChainCRF(
+                    "linear", C=1.0, weights="all" if every else "observed", solver=solver, engine=engine, n_jobs=1
+                ).fit(X, y)
                 found[f"{name}, {place}"] = solver.found
     return found
 

@@ -59,7 +59,9 @@ def passes(kinds: tuple[str, str], n_tokens: int, rounds: int) -> list[float]:
     def objective(names: str) -> Any:
         kernels = {name: (InputKernel("linear"), 1.0, False) for name in names}
         terms = chain_terms(L, None, inputs=kernels)
-        problem = Problem(terms, data).only_observed([term.name for term in terms if term.name != TRANSITION_TERM])
+        problem = Problem(
+            terms, data, {term.name: 0.0 for term in terms if term.name != TRANSITION_TERM}
+        ).only_observed()
         return objective_of(problem, choose_features(problem, Settings()), LocalEngine(1))
 
     sides = {}

@@ -109,7 +109,7 @@ def test_features_never_seen_have_their_prior(most_exact, monkeypatch, tmp_path)
     X = [rng.normal(size=(6, 8)) * (np.arange(8) < 5) for _ in range(30)]
     y = [(x[:, 0] > 0).astype(int) for x in X]
     dense = ChainCRF("linear", C=3.0, laplace=True, tol=1e-8).fit(X, y)
-    sparse = ChainCRF("linear", C=3.0, laplace=True, tol=1e-8, solver="lbfgs", all_possible_states=True)
+    sparse = ChainCRF("linear", C=3.0, laplace=True, tol=1e-8, solver="lbfgs", weights="all")
     sparse.fit([sp.csr_array(x) for x in X], y)
     error = dense.model_.laplace.error + sparse.model_.laplace.error
     assert sparse.log_marginal_likelihood() == pytest.approx(dense.log_marginal_likelihood(), abs=1e-4 + 3 * error)

@@ -234,7 +234,7 @@ class ChainProblem(KernelProblem):
     @property
     def parameters(self):
         parameters = super().parameters
-        parameters |= {"all_possible_states": self.every_state, "all_possible_transitions": self.every_step}
+        parameters["weights"] = tuple("all" if every else "observed" for every in (self.every_state, self.every_step))
         parameters |= {"fit_intercept": self.fit_intercept, "boundaries": self.boundaries}
         if self.edge_kernel is not None:
             parameters["edge_kernel"] = self.edge_kernel

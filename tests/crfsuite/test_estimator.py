@@ -226,8 +226,9 @@ def test_it_is_a_chain_crf_underneath():
     crf = CRF(c1=0.2, c2=0.1, min_freq=2, epsilon=1e-3, delta=1e-4, max_iterations=50).fit(X, Y)
     chain = crf.crf_
     assert isinstance(chain, ChainCRF)
-    assert (chain.C, chain.penalty, chain.min_freq, chain.tol, chain.max_iter) == (5.0, ElasticNet(0.2), 2, 1e-3, 50)
-    assert (chain.all_possible_states, chain.all_possible_transitions) == (False, False)
+    assert (chain.C, chain.penalty, chain.weights, chain.tol, chain.max_iter) == (5.0, ElasticNet(0.2), 2, 1e-3, 50)
+    assert CRF()._chain_crf().weights == ("observed", "observed")
+    assert CRF(all_possible_states=True)._chain_crf().weights == ("all", "observed")
     assert crf.certificate_.relative_gap <= 1e-3
     assert CRF(epsilon=0, delta=0)._chain_crf().tol == 1e-9
     assert CRF(epsilon=5)._chain_crf().tol == 0.5

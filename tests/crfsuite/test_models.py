@@ -131,9 +131,9 @@ def test_random_models(seed, tmp_path):
     [
         {},
         {"penalty": ElasticNet(0.3)},
-        {"all_possible_states": True},
-        {"all_possible_transitions": False},
-        {"min_freq": 3},
+        {"weights": "all"},
+        {"weights": ("observed", "observed")},
+        {"weights": 3},
         {"label_kernel": "centred"},
     ],
     ids=str,

@@ -108,7 +108,7 @@ def best_of_starts(twin, n, seed=0):
 
 def is_best_of_ten(seed):
     problem = problem_with_sets(seed)
-    parameters = problem.parameters | {"n_restarts": 9, "all_possible_states": True}
+    parameters = problem.parameters | {"n_restarts": 9, "weights": "all"}
     model = ChainCRF(**parameters).fit(**problem.given(problem.rows))
     least = best_of_starts(problem.twin(model, exact=False), 100)
     return model.certificate_.objective <= least * (1 + 1e-5) + 1e-6

@@ -63,9 +63,7 @@ OTHER = {
     "class_weight": {0: 3.0},
     "laplace": True,
     "decoding": "marginal",
-    "all_possible_states": True,
-    "all_possible_transitions": False,
-    "min_freq": 3.0,
+    "weights": 3.0,
     "hash_features": 16,
     "solver": NewtonCG(),
     "tol": 1e-8,
@@ -237,10 +235,10 @@ MORE = [[{"w": w} for w in text.split()] for text in ("d e a", "e b d")]
 TAGS, MORE_TAGS = [["x", "y", "x"], ["y", "y"], ["x", "y"]], [["x", "y", "x"], ["y", "y", "x"]]
 
 
-@pytest.mark.parametrize("all_possible_states", [False, True])
+@pytest.mark.parametrize("weights", ["observed", "all"])
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_a_warm_start_learns_new_feature_names(kernel, all_possible_states):
-    options = {"C": 1.0, "tol": 1e-9, "gamma": 0.5, "n_components": None, "all_possible_states": all_possible_states}
+def test_a_warm_start_learns_new_feature_names(kernel, weights):
+    options = {"C": 1.0, "tol": 1e-9, "gamma": 0.5, "n_components": None, "weights": weights}
     crf = ChainCRF(kernel, warm_start=True, **options).fit(WORDS, TAGS).fit(WORDS + MORE, TAGS + MORE_TAGS)
     fresh = ChainCRF(kernel, **options).fit(WORDS + MORE, TAGS + MORE_TAGS)
     assert crf.n_features_in_ == fresh.n_features_in_ == 5

@@ -210,7 +210,7 @@ def test_flat_inputs_with_lengths_are_a_mapping():
 def test_sparse_inputs_have_weights_for_observed_pairs(tmp_path):
     X = [{"a": sp.csr_array(x > 0).astype(float), "words": words(x)} for x in DATA.X]
     inputs = {"a": Input(), "words": Input()}
-    few, all_pairs = (ChainCRF(inputs=inputs, all_possible_states=f, **SETTINGS).fit(X, DATA.y) for f in (False, True))
+    few, all_pairs = (ChainCRF(inputs=inputs, weights=own, **SETTINGS).fit(X, DATA.y) for own in ("observed", "all"))
     assert few.certificate_.objective >= all_pairs.certificate_.objective
     assert few.model_.layout.size < all_pairs.model_.layout.size
     sparse = ChainCRF(inputs=inputs, penalty=ElasticNet(1.0), **SETTINGS).fit(X, DATA.y)
@@ -218,11 +218,11 @@ def test_sparse_inputs_have_weights_for_observed_pairs(tmp_path):
     assert 0 < (sparse.coef_ != 0).sum() < (few.coef_ != 0).sum()
 
 
-@pytest.mark.parametrize("all_possible_states", [False, True])
-def test_the_dual_solver_reads_several_sparse_inputs(all_possible_states):
+@pytest.mark.parametrize("weights", ["observed", "all"])
+def test_the_dual_solver_reads_several_sparse_inputs(weights):
     X = [{"a": sp.csr_array(x > 0).astype(float), "words": words(x)} for x in DATA.X]
     inputs = {"a": Input(C=0.3), "words": Input(C=5.0)}
-    options = {"inputs": inputs, "fit_intercept": True, "all_possible_states": all_possible_states, **SETTINGS}
+    options = {"inputs": inputs, "fit_intercept": True, "weights": weights, **SETTINGS}
     dual, lbfgs = (ChainCRF(solver=solver, **options).fit(X, DATA.y) for solver in ("dual", "lbfgs"))
     assert dual.certificate_.status == "optimal"
     assert dual.certificate_.objective == pytest.approx(lbfgs.certificate_.objective, rel=1e-9)

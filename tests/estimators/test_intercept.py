@@ -41,7 +41,7 @@ def test_scores_without_inputs_equal_the_weights_of_constant_columns(solver, lab
 @pytest.mark.parametrize("l1", [0.0, 0.5])
 @pytest.mark.parametrize("solver", ["dual", "lbfgs"])
 def test_both_ends_have_weights_as_columns_that_mark_them(solver, l1):
-    options = {"C": 3.0, "tol": 1e-9, "solver": solver, "all_possible_states": True, "penalty": ElasticNet(l1)}
+    options = {"C": 3.0, "tol": 1e-9, "solver": solver, "weights": "all", "penalty": ElasticNet(l1)}
     ours = ChainCRF("linear", **BOTH, **options).fit([sp.csr_array(x) for x in DATA.X], DATA.y)
     theirs = ChainCRF("linear", **options).fit([sp.csr_array(x) for x in WIDER], DATA.y)
     assert ours.certificate_.status == "optimal"

@@ -1,4 +1,4 @@
-"""all_possible_states and all_possible_transitions: weights of observed pairs in fits, answers, files and clusters."""
+"""The parameter `weights`: weights of observed pairs in fits, answers, files and clusters."""
 
 import itertools
 
@@ -33,7 +33,7 @@ def fit(X=X, y=Y, *, C=1.0, tol=1e-8, **parameters):
 @pytest.mark.parametrize("solver", ["dual", "lbfgs", "newton-cg"])
 @pytest.mark.parametrize("transitions", [False, True])
 def test_only_observed_pairs_have_weights(solver, transitions):
-    crf = fit(solver=solver, all_possible_transitions=transitions)
+    crf = fit(solver=solver, weights="observed" if transitions else ("observed", "observed"))
     assert crf.certificate_.status == "optimal"
     names = crf.get_feature_names_out()
     found = {(names[f], crf.classes_[j]) for f, j in np.argwhere(crf.coef_)}
@@ -45,7 +45,7 @@ def test_only_observed_pairs_have_weights(solver, transitions):
 
 def test_the_optimum_is_that_of_features_made_of_observed_pairs():
     """The gradient of the whole problem, restricted to observed pairs, is zero at the optimum."""
-    every = fit(all_possible_states=True, tol=1e-12)
+    every = fit(weights="all", tol=1e-12)
     some = fit(tol=1e-12)
     flags = some.model_.layout.terms[0].pairs.flags
     assert some.certificate_.objective > every.certificate_.objective
@@ -109,7 +109,7 @@ def test_a_warm_start_has_the_pairs_of_its_own_data(l1, tmp_path):
 
 
 def test_a_model_file_has_one_weight_per_pair(tmp_path):
-    crf = fit(all_possible_transitions=False)
+    crf = fit(weights=("observed", "observed"))
     crf.save(tmp_path / "model")
     loaded = kernelcrf.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.coef_, crf.coef_)
@@ -172,7 +172,7 @@ def test_pairs_that_do_not_fit_are_refused(tmp_path, change):
         kernelcrf.load(tmp_path / "model")
 
 
-@pytest.mark.parametrize("changed", [{"penalty": ElasticNet(0.5)}, {"min_freq": 2.0}, {"all_possible_states": True}])
+@pytest.mark.parametrize("changed", [{"penalty": ElasticNet(0.5)}, {"weights": 2.0}, {"weights": "all"}])
 def test_a_checkpoint_of_other_penalties_or_pairs_is_refused(changed, tmp_path):
     X = [[{"word": "a"}, {"word": "b"}], [{"word": "b"}, {"word": "a"}], [{"word": "c"}]]
     y = [["x", "y"], ["y", "x"], ["x"]]
@@ -196,6 +196,6 @@ def test_C_is_chosen_for_the_pairs_of_the_fit(monkeypatch):
 
     solve = held_out.solve
     monkeypatch.setattr(held_out, "solve", recorded)
-    crf = ChainCRF("linear", min_freq=5).fit(X, y)
+    crf = ChainCRF("linear", weights=5).fit(X, y)
     assert sizes
     assert max(sizes) <= crf.model_.layout.size

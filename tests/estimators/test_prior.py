@@ -48,8 +48,8 @@ def weight(crf, name, label):
 @pytest.mark.parametrize("posterior", [False, True, "diagonal"])
 @pytest.mark.parametrize("grows", [False, True])
 def test_the_prior_has_the_weights_and_precisions_of_the_old_model(posterior, grows):
-    old = fitted(0, laplace=posterior, all_possible_states=True)
-    new = fitted(1, old, words=8 if grows else 4, all_possible_states=True)
+    old = fitted(0, laplace=posterior, weights="all")
+    new = fitted(1, old, words=8 if grows else 4, weights="all")
     layout = new.model_.layout
     terms = {term.name: term for term in layout.terms}
     names, known = new.get_feature_names_out().tolist(), old.get_feature_names_out().tolist()
@@ -116,9 +116,9 @@ def test_updates_are_certified_at_every_step(posterior, seeds):
 
 
 def test_precisions_add_up_over_updates():
-    first = fitted(0, laplace="diagonal", all_possible_states=True)
-    second = fitted(1, first, laplace="diagonal", all_possible_states=True)
-    third = fitted(2, second, laplace="diagonal", all_possible_states=True)
+    first = fitted(0, laplace="diagonal", weights="all")
+    second = fitted(1, first, laplace="diagonal", weights="all")
+    third = fitted(2, second, laplace="diagonal", weights="all")
     known = [information(crf.model_.layout, crf.model_.laplace.posterior) for crf in (first, second, third)]
     assert (known[1] >= known[0]).all()
     assert (known[2] >= known[1]).all()
@@ -133,9 +133,9 @@ def test_tiny_new_data_move_a_weight_by_its_gradient_over_its_precision(posterio
     The gradient p - 1 is the opposite for the other label, and the precision is 1/4 + 1 in this direction.
     """
     X, y = [[{"w": w}] for w in "aabb"], [["x"], ["y"], ["x"], ["y"]]
-    old = ChainCRF("linear", C=4.0, tol=1e-13, laplace=posterior, all_possible_states=True).fit(X, y)
+    old = ChainCRF("linear", C=4.0, tol=1e-13, laplace=posterior, weights="all").fit(X, y)
     tiny = 1e-4
-    new = ChainCRF("linear", C=4.0, tol=1e-13, prior=old, all_possible_states=True)
+    new = ChainCRF("linear", C=4.0, tol=1e-13, prior=old, weights="all")
     new.fit([[{"w": "a"}]], [["x"]], sample_weight=[tiny])
     p = old.predict_proba([[{"w": "a"}]])[0][0, 0]
     assert p == pytest.approx(0.5)
@@ -201,7 +201,7 @@ def test_a_diagonal_posterior_is_stored(tmp_path):
 
 
 def test_a_model_of_crfsuite_is_a_prior(tmp_path):
-    old = fitted(0, all_possible_states=True)
+    old = fitted(0, weights="all")
     old.save(tmp_path / "old.crfsuite")
     new = fitted(1, tmp_path / "old.crfsuite", C=1.0)
     same = fitted(1, old, C=1.0)

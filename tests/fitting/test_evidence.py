@@ -173,6 +173,6 @@ def test_features_that_never_occur_do_not_change_C():
     found = []
     for n_zeros in (0, 3):
         Z = [sp.csr_array(np.hstack([x, np.zeros((len(x), n_zeros))])) for x in X]
-        crf = ChainCRF("linear", C="evidence", tol=1e-8, all_possible_states=True, all_possible_transitions=True)
+        crf = ChainCRF("linear", C="evidence", tol=1e-8, weights="all")
         found.append(crf.fit(Z, y).C_)
     assert found[0] == pytest.approx(found[1], rel=1e-3)

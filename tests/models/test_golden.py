@@ -46,6 +46,29 @@ def test_each_kind_and_each_kernel_by_name_has_a_golden_model_of_this_format_ver
         assert "wort" not in file.metadata()["config"]
 
 
+@pytest.mark.parametrize(
+    ("stored", "weights"),
+    [
+        ({"all_possible_states": False, "all_possible_transitions": True, "min_freq": 0.0}, "observed"),
+        ({"all_possible_states": True, "all_possible_transitions": True, "min_freq": 0.0}, "all"),
+        ({"all_possible_states": True, "all_possible_transitions": False, "min_freq": 0.0}, ("all", "observed")),
+        ({"all_possible_states": True, "all_possible_transitions": False, "min_freq": 3.0}, 3.0),
+    ],
+)
+def test_a_file_of_0_1_says_which_weights_exist(stored, weights, tmp_path):
+    assert load_with(stored, tmp_path / "m").weights == weights
+
+
+def load_with(parameters, path):
+    """Return the golden model of the RBF kernel, from a file that sets further parameters."""
+    with safe_open(FOLDER / "v2" / "rbf.kcrf", framework="numpy") as file:
+        config = json.loads(file.metadata()["config"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    config["parameters"] |= parameters
+    save_file(arrays, path, metadata={"config": json.dumps(config)})
+    return kernelcrf.load(path)
+
+
 def test_a_file_from_before_a_parameter_was_there_takes_its_default(tmp_path):
     with safe_open(FOLDER / "v1" / "rbf.kcrf", framework="numpy") as file:
         config = json.loads(file.metadata()["config"])

@@ -315,7 +315,7 @@ def test_a_thousand_labels_with_few_transitions_answer(tmp_path):
 
 def test_a_million_hashed_columns_with_few_pairs_answer(tmp_path):
     X, y = [[{"w": "a"}, {"w": "b"}], [{"w": "b"}, {"w": "c"}]], [["x", "y"], ["y", "x"]]
-    for name, parameters in {"pairs": {"kernel": "linear", "min_freq": 1}, "landmarks": {"kernel": "rbf"}}.items():
+    for name, parameters in {"pairs": {"kernel": "linear", "weights": 1}, "landmarks": {"kernel": "rbf"}}.items():
         ChainCRF(C=1.0, hash_features=2**20, **parameters).fit(X, y).save(tmp_path / name)
         answer_without_limit(tmp_path / name, X)
         assert answer(tmp_path / name, X) == "answered"

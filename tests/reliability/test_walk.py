@@ -69,7 +69,7 @@ MACHINES = {
     ),
     "dicts": (
         ChainCRF,
-        COMMON | OF_CHAIN | OF_SEQUENCE | {"all_possible_states": (False, True), "hash_features": (None, None, 16)},
+        COMMON | OF_CHAIN | OF_SEQUENCE | {"weights": ("observed", "all"), "hash_features": (None, None, 16)},
         [
             ([[{"w": w} for w in x] for x in sequences(words)], sequences(NAMES[y]))
             for words, (_, y) in zip(WORDS, DRAWN, strict=True)

@@ -159,7 +159,7 @@ def test_a_negative_factor_is_refused():
 
 
 def test_rare_pairs_are_left_out():
-    crf = ChainCRF("linear", C=1.0, min_freq=3).fit(X, Y)
+    crf = ChainCRF("linear", C=1.0, weights=3).fit(X, Y)
     theirs = sklearn_crfsuite.CRF(c1=0.0, c2=0.5, min_freq=3, epsilon=1e-9, delta=1e-12, max_iterations=1000).fit(X, Y)
     assert crf.model_.layout.size == len(theirs.state_features_) + len(theirs.transition_features_)
     assert crf.certificate_.objective == pytest.approx(theirs.training_log_.last_iteration["loss"], rel=1e-4)

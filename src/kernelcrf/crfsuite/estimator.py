@@ -20,7 +20,7 @@ from kernelcrf.arrays import UserData
 from kernelcrf.certificate import Certificate
 from kernelcrf.crfsuite.tagger import Tagger, TrainingLog, held_out_scores, plain_tokens
 from kernelcrf.estimators.chain import ChainCRF
-from kernelcrf.estimators.parameters import ValidatedEstimator, declared_parameters
+from kernelcrf.estimators.parameters import ValidatedEstimator, declared_parameters, weights_of_crfsuite
 from kernelcrf.models.crfsuite import to_crfsuite
 from kernelcrf.penalties import ElasticNet
 from kernelcrf.persistence import PathLike, check_target
@@ -307,9 +307,9 @@ class CRF(ValidatedEstimator):
             "linear",
             C=1 / (2 * (C2 if self.c2 is None else self.c2)),
             penalty=ElasticNet(self.c1) if self.c1 else None,
-            min_freq=self.min_freq or 0.0,
-            all_possible_states=bool(self.all_possible_states),
-            all_possible_transitions=bool(self.all_possible_transitions),
+            weights=weights_of_crfsuite(
+                bool(self.all_possible_states), bool(self.all_possible_transitions), self.min_freq or 0.0
+            ),
             tol=min(max(tol, LEAST_TOL), LARGEST_TOL),
             max_iter=self.max_iterations or MAX_ITERATIONS,
             verbose=int(bool(self.verbose)),

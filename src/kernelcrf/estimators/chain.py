@@ -11,7 +11,7 @@ Z(x) makes the probabilities sum to one. `fit` minimises the negative log poster
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, Self
@@ -149,18 +149,14 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER. A span can then be predicted
         only if its probability is above a threshold, which is computed from all sequences of X together. So pass a
         whole test set to `predict`, not one sequence at a time.
-    all_possible_states : bool, default=False
-        Whether pairs of a feature and a label have a weight even if they do not occur together in the training data. A
-        feature that is 0 or False in a dict counts as occurring. A pair without a weight has the score 0, and `laplace`
-        assumes no uncertainty about this score. The parameter has an effect only for the linear kernel on feature dicts
-        or sparse matrices with label_kernel="delta". All other models have a weight for every pair.
-    all_possible_transitions : bool, default=True
-        Whether pairs of neighbouring labels have a weight even if they do not occur in the training data. In CRFsuite,
-        the default is False.
-    min_freq : float, default=0.0
-        A pair of a feature and a label has a weight only if it occurs at least this often in the training data. The
-        same holds for a pair of neighbouring labels. If `min_freq` is greater than 0, `all_possible_states` and
-        `all_possible_transitions` are ignored.
+    weights : "observed", "all", float or two of these values, default="observed"
+        Which pairs have a weight. "observed" means the pairs of a feature and a label that occur together in the
+        training data, and all transitions from a label to the next. "all" means every pair. A number means the pairs,
+        and the transitions, that occur at least so often. Two values set pairs and transitions separately:
+        ("observed", "observed") is CRFsuite's default, which leaves out transitions that do not occur. A feature that
+        is 0 or False in a dict counts as occurring. A pair without a weight has the score 0, and `laplace` assumes no
+        uncertainty about this score. Pairs of features and labels are left out only for the linear kernel on feature
+        dicts or sparse matrices with label_kernel="delta".
     hash_features : int or None, default=None
         Number of columns, a power of 2, into which feature dicts are hashed; None keeps a vocabulary.
     solver : str or a solver such as NewtonCG(), default="auto"
@@ -512,9 +508,9 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         return copied
 
     @property
-    def _observed_only(self) -> Collection[str]:
+    def _least_counts(self) -> Mapping[str, float]:
         of_inputs = [OF_INPUT + name for name, one in (self.inputs or {}).items() if not one.steps]
-        return self._without_all_pairs(of_inputs or [TOKEN_TERM])
+        return self._least_counts_of(of_inputs or [TOKEN_TERM])
 
     def _kernels_for(
         self, reader: SequenceReader | InputsReader, by_scale: Callable[[str], float]

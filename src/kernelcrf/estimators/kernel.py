@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -91,7 +91,7 @@ class KernelEstimator(InputEstimator[Chained]):
                 variances, groups = prior.variances, []
                 first = next(iter(variances.values()))
                 terms = [replace(term, C=variances.get(term.name, first)) for term in terms]
-        problem = Problem(terms, data, getattr(self, "min_freq", 0.0)).only_observed(self._observed_only)
+        problem = Problem(terms, data, self._least_counts).only_observed()
         if earlier is not None:
             start = earlier.start_for(problem.terms, data.n_columns)
         return self._train(problem, groups, start, self._seed())
@@ -112,9 +112,9 @@ class KernelEstimator(InputEstimator[Chained]):
         return [[term.name for term in terms]]
 
     @property
-    def _observed_only(self) -> Collection[str]:
-        """Return the names of the terms that have weights only for pairs which occur in the training data."""
-        return ()
+    def _least_counts(self) -> Mapping[str, float]:
+        """Return how often pairs must occur to have a weight, by the names of terms that omit some pairs."""
+        return {}
 
     def get_feature_names_out(self, input_features: UserData = None) -> Array:
         """Return the names of the rows of `coef_`.

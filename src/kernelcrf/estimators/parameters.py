@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, get_origin, get_type_hints
+from typing import Annotated, Any, get_origin, get_type_hints
 
 from sklearn.base import BaseEstimator
 
@@ -93,6 +93,43 @@ CATEGORIES = either(
         lambda given: is_listed(given) and all(values is None or is_listed(values) for values in given),
     ),
 )
+EVERY_PAIR, OBSERVED_PAIRS = "all", "observed"
+_PAIRS_OF_ONE_KIND = either(one_of(OBSERVED_PAIRS, EVERY_PAIR), real(above=0))
+WEIGHTS = either(
+    *_PAIRS_OF_ONE_KIND.constraints,
+    Constraint(
+        "two of these values, for inputs and for transitions",
+        lambda given: (
+            isinstance(given, list | tuple) and len(given) == 2 and all(map(_PAIRS_OF_ONE_KIND.accepts, given))
+        ),
+    ),
+)
+
+
+def least_counts(weights: Any) -> tuple[float | None, float | None]:
+    """Return how often pairs must occur to have a weight, for a value of the parameter `weights`.
+
+    The first number is for pairs of a feature and a label, and the second for pairs of neighbouring labels. It is 0 if
+    it is enough that a pair occurs, and None if every pair has a weight.
+    """
+    of_inputs, of_transitions = weights if isinstance(weights, list | tuple) else (weights, weights)
+    if isinstance(weights, str):
+        of_transitions = EVERY_PAIR
+    return _least_count(of_inputs), _least_count(of_transitions)
+
+
+def weights_of_crfsuite(states: bool, transitions: bool, min_freq: float) -> str | float | tuple[str, str]:
+    """Return the value of `weights` for CRFsuite's all_possible_states, all_possible_transitions and min_freq."""
+    of_inputs = EVERY_PAIR if states else OBSERVED_PAIRS
+    return min_freq or (of_inputs if transitions else (of_inputs, OBSERVED_PAIRS))
+
+
+def _least_count(given: str | float) -> float | None:
+    if isinstance(given, str):
+        return None if given == EVERY_PAIR else 0.0
+    return float(given)
+
+
 N_RESTARTS = either(whole(least=0))
 GAMMA = either(one_of("scale", "auto"), *POSITIVE.constraints)
 N_COMPONENTS = either(whole(least=1), nothing, one_of("auto"), advice="None uses every distinct input")

@@ -12,7 +12,7 @@ functions to a certified gap.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Self
@@ -104,7 +104,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
     warm_start : bool, default=False
         Start from the kernels, landmarks, labels, weights and longest duration of the previous fit, as in ChainCRF.
-    classes, class_weight, all_possible_states, all_possible_transitions, min_freq, hash_features : as in ChainCRF
+    classes, class_weight, weights, hash_features : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF. Neighbouring labels are here the
         labels of neighbouring segments.
     penalty, n_restarts, tol, max_iter, certify_full, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
@@ -276,8 +276,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         )
 
     @property
-    def _observed_only(self) -> Collection[str]:
-        return self._without_all_pairs([TOKEN_TERM, FIRST_TERM, LAST_TERM, SEGMENT_TERM])
+    def _least_counts(self) -> Mapping[str, float]:
+        return self._least_counts_of([TOKEN_TERM, FIRST_TERM, LAST_TERM, SEGMENT_TERM])
 
     def distribution(
         self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None

@@ -20,7 +20,16 @@ from kernelcrf.decoding import VITERBI, DecodingRule, rules_for
 from kernelcrf.distributions.sequences import SequenceDistribution
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.kernel import KernelEstimator
-from kernelcrf.estimators.parameters import CLASSES, N_RESTARTS, OF_POSTERIORS, POSTERIOR, PRIOR_VARIANCE_OR_RULE
+from kernelcrf.estimators.parameters import (
+    CLASSES,
+    N_RESTARTS,
+    OBSERVED_PAIRS,
+    OF_POSTERIORS,
+    POSTERIOR,
+    PRIOR_VARIANCE_OR_RULE,
+    WEIGHTS,
+    least_counts,
+)
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.readers.constraints import CONSTRAINTS
@@ -28,7 +37,7 @@ from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.feature_dicts import HASH_FEATURES
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.score.terms import TRANSITION_TERM
-from kernelcrf.validation import COUNT, FLAG, SEED, SIZE, either, real, validated
+from kernelcrf.validation import COUNT, FLAG, SEED, SIZE, either, validated
 
 Sequential = TypeVar("Sequential", bound=ChainModel)
 
@@ -42,9 +51,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     constraints: Annotated[Any, CONSTRAINTS] = None
     classes: Annotated[Any, CLASSES] = None
     hash_features: Annotated[int | None, HASH_FEATURES] = None
-    all_possible_states: Annotated[bool, FLAG] = False
-    all_possible_transitions: Annotated[bool, FLAG] = True
-    min_freq: Annotated[float, either(real(least=0))] = 0.0
+    weights: Annotated[Any, WEIGHTS] = OBSERVED_PAIRS
     n_restarts: Annotated[int, N_RESTARTS] = 0
     decoding: Annotated[str | DecodingRule, rules_for(SequenceDistribution)] = VITERBI
 
@@ -212,14 +219,14 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         tags.input_tags.sparse = tags.input_tags.dict = True
         return tags
 
-    def _without_all_pairs(self, of_inputs: Collection[str]) -> list[str]:
-        """Return the names of the terms that have weights only for pairs which occur in the training data.
+    def _least_counts_of(self, of_inputs: Collection[str]) -> dict[str, float]:
+        """Return how often pairs must occur to have a weight, by the names of terms that omit some pairs.
 
         of_inputs : the names of the terms that score labels, given inputs.
         """
-        every = dict.fromkeys(of_inputs, self.all_possible_states)
-        every[TRANSITION_TERM] = self.all_possible_transitions
-        return [name for name, has_all in every.items() if self.min_freq or not has_all]
+        least, of_transitions = least_counts(self.weights)
+        counts = {**dict.fromkeys(of_inputs, least), TRANSITION_TERM: of_transitions}
+        return {name: count for name, count in counts.items() if count is not None}
 
     def _average(
         self,

@@ -10,11 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 from kernelcrf.arrays import Arrays, Config
 from kernelcrf.decoding import rule_from_config, rule_to_config
 from kernelcrf.estimators.input import Input
+from kernelcrf.estimators.parameters import weights_of_crfsuite
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.models.conversion import convert_parameters
 from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.models.stored_parts import plain
-from kernelcrf.penalties import penalty_from_config
+from kernelcrf.penalties import ElasticNet, penalty_from_config
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.labels import label_from_json, label_to_json
 from kernelcrf.score.terms import OF_INPUT
@@ -58,6 +58,23 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
     return {"parameters": {name: plain(value, name) for name, value in parameters.items()}, **config}, arrays
 
 
+RENAMED_RULES = {"joint": "viterbi"}
+
+
+def parameters_of_0_1(parameters: Config) -> Config:
+    """Return the parameters of a model file under the names that they have now; version 0.1 had other names."""
+    parameters = dict(parameters)
+    if "l1" in parameters:
+        l1 = float(parameters.pop("l1"))
+        parameters["penalty"] = ElasticNet(l1).to_config() if l1 else None
+    if isinstance(rule := parameters.get("decoding"), str):
+        parameters["decoding"] = RENAMED_RULES.get(rule, rule)
+    if "all_possible_states" in parameters:
+        defaults = {"all_possible_states": False, "all_possible_transitions": True, "min_freq": 0.0}
+        parameters["weights"] = weights_of_crfsuite(*(parameters.pop(name, value) for name, value in defaults.items()))
+    return parameters
+
+
 def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[str, InputKernel]) -> None:
     """Set the parameters of a new estimator from a model file; parameters that are not in the file keep their defaults.
 
@@ -65,7 +82,7 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
 
     kernels : a dict from names of parameters to stored kernels, which replace parameters that are None in the file.
     """
-    parameters = convert_parameters(parameters)
+    parameters = parameters_of_0_1(parameters)
     missing = [name for name in kernels if not name.startswith(OF_INPUT) and parameters.get(name) is None]
     parameters = parameters | {name: kernels[name].kernel for name in missing}
     if parameters.get("kernel", "") is None:

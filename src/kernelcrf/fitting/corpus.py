@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias, cast
 
@@ -128,23 +128,25 @@ class Problem:
 
     The terms do not have features yet: the fit chooses the number of features.
 
-    min_freq : how often a pair of a feature and a label must occur, for terms that have weights for observed pairs.
+    least_counts : how often a pair of a feature and a label, or of two labels, must occur in the data to have a weight,
+        by the names of terms. Terms that are not in the dict have a weight for every pair.
     """
 
     terms: Sequence[Term]
     corpus: Corpus
-    min_freq: float = 0.0
+    least_counts: Mapping[str, float] = field(default_factory=dict)
 
     def only(self, cliques: Collection[str]) -> Problem:
         """Return a copy of the problem that has only the terms on the given kinds of cliques."""
         return replace(self, terms=[term for term in self.terms if term.cliques in cliques])
 
-    def only_observed(self, names: Collection[str]) -> Problem:
-        """Return a copy of the problem in which the named terms have weights for observed pairs only.
+    def only_observed(self) -> Problem:
+        """Return a copy of the problem whose terms have weights only for pairs that occur as often as `least_counts`.
 
         Pairs that have a weight in the earlier model of a prior keep it.
         """
-        pairs = {term.name: self.corpus.observed(term, self.min_freq) for term in self.terms if term.name in names}
+        least = self.least_counts
+        pairs = {term.name: self.corpus.observed(term, least[term.name]) for term in self.terms if term.name in least}
         for term in self.terms:
             observed, required = pairs.get(term.name), term.penalty.required
             if observed is not None and required is not None:
@@ -153,8 +155,7 @@ class Problem:
 
     def on(self, corpus: Corpus) -> Problem:
         """Return the problem for other samples; terms with observed pairs get the pairs of these samples."""
-        observed = [term.name for term in self.terms if term.pairs is not None]
-        return replace(self, corpus=corpus).only_observed(observed)
+        return replace(self, corpus=corpus).only_observed()
 
     def changed(self, names: Collection[str], **changes: Any) -> Problem:
         """Return a copy of the problem in which the named terms have a new prior variance `C` or input `kernel`."""

@@ -36,7 +36,6 @@ from kernelcrf.validation import shown
 
 # The entry of the feature map of a term in files of versions 1 and 2; other terms have the entry "<term>__map".
 MAPS = {TOKEN_TERM: "map", STEP_TERM: "edge_map"}
-RENAMED_RULES = {"joint": "viterbi"}
 # The input of the potentials of label sets; those of graphs have the input of their cliques.
 ROWS = "rows"
 
@@ -61,20 +60,6 @@ def convert_content(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
     if "C" not in config:
         config["C"] = config["parameters"]["C"]
     return config, arrays
-
-
-def convert_parameters(parameters: Config) -> Config:
-    """Return the parameters of an estimator in a model file in the form of this version.
-
-    Files of earlier versions have the number `l1` instead of a penalty, and another name of a decoding rule.
-    """
-    parameters = dict(parameters)
-    if "l1" in parameters:
-        l1 = float(parameters.pop("l1"))
-        parameters["penalty"] = ElasticNet(l1).to_config() if l1 else None
-    if isinstance(rule := parameters.get("decoding"), str):
-        parameters["decoding"] = RENAMED_RULES.get(rule, rule)
-    return parameters
 
 
 def _convert_certificate(config: Config) -> Config:
