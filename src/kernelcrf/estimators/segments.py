@@ -42,6 +42,8 @@ from kernelcrf.validation import FLAG, either, nothing, one_of, whole
 SMOOTH, FREE = "smooth", "free"
 # The most durations with scores of their own, unless `max_duration` says otherwise.
 MOST_DURATIONS = 50
+# Smooth scores need the eigenvalues of a matrix with one row per duration.
+MOST_SCORED = 10_000
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -61,8 +63,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     gamma, degree, coef0 : as in ChainCRF
         These parameters of the kernel have the same meaning and the same defaults as in ChainCRF.
     max_duration : int or None, default=None
-        The longest duration, in tokens, that has a score of its own. None means the longest segment of y, but at most
-        50 tokens if `tail` is True.
+        The longest duration, in tokens, that has a score of its own, at most 10,000. None means the longest segment of
+        y, but at most 50 tokens if `tail` is True.
     durations : "smooth", "free" or None, default="smooth"
         How durations are scored. With "smooth", the score is a smooth function of the duration for each label. "free"
         learns a separate score for each pair of a duration and a label. With None, durations up to `max_duration` have
@@ -160,7 +162,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     >>> crf.save("segments.kcrf")
     """
 
-    max_duration: Annotated[int | None, either(whole(least=1), nothing)] = None
+    max_duration: Annotated[int | None, either(whole(least=1, most=MOST_SCORED), nothing)] = None
     durations: Annotated[str | None, either(one_of(SMOOTH, FREE), nothing)] = SMOOTH
     tail: Annotated[bool, FLAG] = True
     ends: Annotated[bool, FLAG] = True
