@@ -23,6 +23,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 from clusters import two_workers
 from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF, TemperatureScaling
+from kernelcrf.rules import Evidence
 
 RECORD = Path(__file__).with_name("unchanged.json")
 RTOL, SINGLE_RTOL = 1e-12, 3e-6
@@ -139,7 +140,7 @@ PROBLEMS = {
         ROWS,
     ),
     "classifier, kernel by evidence": (
-        lambda: KernelClassifier(RBF(0.7), C="evidence", optimize_kernel=True, **LOW, **TIGHT).fit(ROWS, CLASSES),
+        lambda: KernelClassifier(RBF(0.7), C=Evidence(optimize_kernel=True), **LOW, **TIGHT).fit(ROWS, CLASSES),
         ROWS,
     ),
     "graph": (lambda: GraphCRF("rbf", **LOW, **TIGHT).fit(BARE, NODE_LABELS), BARE),
@@ -251,7 +252,7 @@ def numbers(model, X):
     for name in ("objective", "lower_bound", "gap_full"):
         value = getattr(certificate, name)
         found[name] = value if value is None else summary(value)
-    if model.get_params().get("laplace") or model.get_params().get("C") == "evidence":
+    if model.get_params().get("laplace") or model.get_params().get("C") in ("evidence", Evidence(optimize_kernel=True)):
         found["evidence"] = summary(model.log_marginal_likelihood())
     if isinstance(model, MarkovNetwork):
         answers = {"samples": model.sample(5, random_state=0), "log_probabilities": model.score_samples(TABLE)}

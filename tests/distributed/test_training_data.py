@@ -10,6 +10,7 @@ from clusters import Inline
 from kernelcrf import ChainCRF
 from kernelcrf.distributed.sources import RawSequences, SequenceSources, _read_frame, split_evenly
 from kernelcrf.distributed.training_data import read_parts
+from kernelcrf.rules import Evidence
 from kernelcrf.score.cliques import TOKENS
 
 WORDS = ["the", "a", "cat", "dog", "runs", "sits", "on", "mat"]
@@ -81,7 +82,7 @@ EVIDENCE = {
     "exact": {"laplace": True},
     "steps with inputs": {"laplace": True, "edge_kernel": "linear"},
     "C": {"C": "evidence"},
-    "kernel and C": {"C": "evidence", "optimize_kernel": True, "n_components": 5},
+    "kernel and C": {"C": Evidence(optimize_kernel=True), "n_components": 5},
     "growing basis": {"laplace": True, "n_components": "auto", "tol": 0.05},
 }
 

@@ -18,6 +18,7 @@ from kernelcrf.fitting.laplace import laplace
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
 from kernelcrf.penalties import ElasticNet, GroupLasso
+from kernelcrf.rules import Evidence
 from kernelcrf.score.terms import Term
 
 RNG = np.random.default_rng(0)
@@ -67,7 +68,7 @@ def test_the_kernel_by_evidence_has_more_of_it(name):
     before = fitted(name, gamma=5.0, n_components=20, laplace=True).log_marginal_likelihood()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = fitted(name, gamma=5.0, n_components=20, optimize_kernel=True)
+        model = fitted(name, gamma=5.0, n_components=20, C=Evidence(1.0, optimize_kernel=True))
     assert model.log_marginal_likelihood() > before + 0.5
 
 
@@ -236,6 +237,13 @@ def test_the_table_of_abilities_is_true(ability, name):
     elif parameter == "base_scores":
         methods = model.fit, getattr(model, "predict", model.fit), model.distribution
         known = all("base_scores" in inspect.signature(method).parameters for method in methods)
+    elif "optimize_kernel" in ability:
+        by_evidence = clone(model).set_params(C=Evidence(optimize_kernel=True))
+        try:
+            by_evidence._validate_params()
+            known = True
+        except ValueError:
+            known = False
     elif parameter == "C":
         known = "evidence" in str(declared_parameters(type(model))["C"])
     elif parameter == "n_components":

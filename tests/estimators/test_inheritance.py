@@ -50,8 +50,6 @@ OTHER = {
     "C": 0.1,
     "C_label": 0.1,
     "penalty": ElasticNet(0.5),
-    "optimize_kernel": True,
-    "n_restarts_optimizer": 1,
     "n_components": 4,
     "pivots": "random",
     "label_kernel": "centred",

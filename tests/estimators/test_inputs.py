@@ -12,6 +12,7 @@ from kernelcrf.datasets import make_sequences
 from kernelcrf.inference.loops import fused
 from kernelcrf.partitions.fused import MOST_INPUTS
 from kernelcrf.penalties import ElasticNet
+from kernelcrf.rules import Evidence
 
 DATA = make_sequences(40, random_state=0)
 SETTINGS = {"C": 3.0, "tol": 1e-10, "random_state": 0}
@@ -282,15 +283,15 @@ def test_wrong_data_are_refused_by_name(inputs, X, message):
         ({"inputs": {"a": Input()}, "kernel": "rbf"}, "cannot be combined with kernel='rbf': set this parameter of"),
         ({"inputs": {"a": Input()}, "edge_kernel": "rbf"}, "edge_kernel='rbf': pass an Input with steps=True"),
         (
-            {"inputs": {"a": Input()}, "optimize_kernel": True},
-            "optimize_kernel=True: the evidence chooses the kernel of",
+            {"inputs": {"a": Input()}, "C": Evidence(optimize_kernel=True)},
+            r"optimize_kernel=True, n_restarts=0\): the evidence chooses the kernel of",
         ),
         ({"inputs": {"a": Input("rbf")}, "penalty": ElasticNet(0.1)}, "inputs__a__kernel"),
     ],
 )
 def test_wrong_parameters_are_refused_by_name(parameters, message):
     with pytest.raises(ValueError, match=message):
-        ChainCRF(C=1.0, **parameters).fit(DATA.X, DATA.y)
+        ChainCRF(**{"C": 1.0} | parameters).fit(DATA.X, DATA.y)
 
 
 def test_columns_of_an_input_keep_their_numbers():

@@ -18,6 +18,7 @@ from kernelcrf import (
 )
 from kernelcrf.estimators.parameters import declared_parameters
 from kernelcrf.fitting.checkpoints import Checkpoint
+from kernelcrf.rules import Evidence
 from kernelcrf.validation import ParameterError
 from parameter_targets import FITS, GRAPHS, X, y
 
@@ -54,9 +55,17 @@ def test_a_wrong_value_is_refused_before_the_data_are_read(estimator):
         (MarkovNetwork(checkpoint="run"), "checkpoint='run'", "structure='auto'"),
         (MultiLabelCRF(checkpoint="run", structure="full", C="evidence"), "checkpoint='run'", "C='evidence'"),
         (GraphCRF(inference="gibbs", C="evidence"), "inference='gibbs'", "C='evidence'"),
-        (GraphCRF(inference="loopy", optimize_kernel=True), "inference='loopy'", "optimize_kernel=True"),
+        (
+            GraphCRF(inference="loopy", C=Evidence(1.0, optimize_kernel=True)),
+            "inference='loopy'",
+            r"C=Evidence\(C=1.0, optimize_kernel=True, n_restarts=0\)",
+        ),
         (ChainCRF(checkpoint=Checkpoint("run"), C="evidence"), "checkpoint=", "C='evidence'"),
-        (ChainCRF(checkpoint="run", optimize_kernel=True, C=1.0), "checkpoint='run'", "optimize_kernel=True"),
+        (
+            ChainCRF(checkpoint="run", C=Evidence(1.0, optimize_kernel=True)),
+            "checkpoint='run'",
+            r"C=Evidence\(C=1.0, optimize_kernel=True, n_restarts=0\)",
+        ),
         (GraphCRF(edge_kernel="rbf", cliques=("skips",)), "edge_kernel='rbf'", r"cliques=\('skips',\)"),
         (GraphCRF(inference="loopy", cliques="auto"), "inference='loopy'", "cliques='auto'"),
         (GraphCRF(inference="gibbs", laplace=True), "inference='gibbs'", "laplace=True"),

@@ -17,6 +17,7 @@ from kernelcrf.fitting.earlier import information
 from kernelcrf.fitting.fit import Settings, Start, choose_features, objective_of
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.penalties import ElasticNet
+from kernelcrf.rules import Evidence
 from objectives import dense_optimum, prior_matrix
 
 WORDS = np.array(["a", "b", "c", "d", "e", "f", "g", "h"])
@@ -315,7 +316,7 @@ def test_clones_and_searches_keep_the_fitted_prior():
         ({"penalty": ElasticNet(0.1)}, "penalty=ElasticNet"),
         ({"warm_start": True}, "warm_start=True"),
         ({"C": "evidence"}, "C='evidence'"),
-        ({"optimize_kernel": True}, "optimize_kernel=True"),
+        ({"C": Evidence("auto", optimize_kernel=True)}, "optimize_kernel=True"),
         ({"kernel": "rbf"}, "kernel='rbf', but the prior was fitted with kernel='linear'"),
         ({"hash_features": 8}, "hash_features=8"),
     ],

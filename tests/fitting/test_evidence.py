@@ -11,6 +11,7 @@ from kernelcrf import ChainCRF, KernelClassifier
 from kernelcrf.datasets import make_sequences
 from kernelcrf.fitting import evidence
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.rules import Evidence
 
 
 def rings(n_rows, seed=0):
@@ -75,7 +76,7 @@ def test_the_kernel_of_the_greatest_evidence_is_that_of_scikit_learn():
     X, y = rings(60)
     reference = GaussianProcessClassifier(ConstantKernel(2.0) * RBF(1.0)).fit(X, y)
     for kernel, C in ((RBF(1.0), "evidence"), (ConstantKernel(2.0) * RBF(1.0), 0.5)):
-        ours = KernelClassifier(kernel, C=C, optimize_kernel=True, n_components=None).fit(X, y)
+        ours = KernelClassifier(kernel, C=Evidence(C, optimize_kernel=True), n_components=None).fit(X, y)
         assert ours.log_marginal_likelihood() == pytest.approx(reference.log_marginal_likelihood_value_, abs=0.05)
         k = ours.kernel_.kernel
         length = k.length_scale if C == "evidence" else k.k2.length_scale
@@ -89,7 +90,7 @@ def test_gamma_by_evidence_on_few_landmarks_beats_a_bad_guess(sequences):
     test = make_sequences(60, random_state=1)
     kwargs = {"gamma": 20.0, "n_components": 25, "random_state": 0}
     guessed = ChainCRF(C=10.0, laplace=True, **kwargs).fit(sequences.X, sequences.y)
-    found = ChainCRF(C="evidence", optimize_kernel=True, **kwargs).fit(sequences.X, sequences.y)
+    found = ChainCRF(C=Evidence(optimize_kernel=True), **kwargs).fit(sequences.X, sequences.y)
     assert found.log_marginal_likelihood() > guessed.log_marginal_likelihood() + 50
     assert found.kernel_.gamma < 5
     assert found.score(test.X, test.y) > guessed.score(test.X, test.y)
@@ -99,9 +100,9 @@ def test_gamma_by_evidence_on_few_landmarks_beats_a_bad_guess(sequences):
 def test_restarts_leave_a_poor_start():
     X, y = rings(100)
     kernel = RBF(80.0, (1e-2, 1e2))
-    stuck = KernelClassifier(kernel, C=5.0, optimize_kernel=True, n_components=None).fit(X, y)
+    stuck = KernelClassifier(kernel, C=Evidence(5.0, optimize_kernel=True), n_components=None).fit(X, y)
     found = KernelClassifier(
-        kernel, C=5.0, optimize_kernel=True, n_restarts_optimizer=3, n_components=None, random_state=0
+        kernel, C=Evidence(5.0, optimize_kernel=True, n_restarts=3), n_components=None, random_state=0
     ).fit(X, y)
     assert found.log_marginal_likelihood() >= stuck.log_marginal_likelihood() - 1e-3
     assert 0.1 < found.kernel_.kernel.length_scale < 3
@@ -132,10 +133,10 @@ def test_it_stands_beside_a_grid_search():
     X, y = rings(120)
     search = GridSearchCV(KernelClassifier(C="evidence", random_state=0), {"gamma": [0.01, 1.0]}, cv=3).fit(X, y)
     assert search.best_params_ == {"gamma": 1.0}
-    with pytest.raises(ValueError, match="C='best': expected a finite number >= 1e-300, 'auto' or 'evidence'"):
+    with pytest.raises(ValueError, match="C='best': expected a finite number >= 1e-300, 'auto', 'evidence' or a rule"):
         KernelClassifier(C="best").fit(X, y)
     with pytest.raises(ValueError, match="kernel='linear' has no hyperparameters to choose"):
-        KernelClassifier("linear", optimize_kernel=True).fit(X, y)
+        KernelClassifier("linear", C=Evidence(1.0, optimize_kernel=True)).fit(X, y)
 
 
 def test_hyperparameters_of_kernels():
@@ -156,11 +157,11 @@ def test_a_search_does_not_lose_landmarks():
     """A smooth kernel needs few landmarks; later kernels of the search, and the last one, need all of them."""
     rng = np.random.default_rng(0)
     X, y = np.sort(rng.uniform(0, 1, (20, 1)), axis=0), (np.arange(20) // 3) % 2
-    parameters = {"C": 10.0, "n_components": None, "laplace": True, "random_state": 0}
+    parameters = {"n_components": None, "laplace": True, "random_state": 0}
     for gamma in (50.0, 1e-3):
-        searched = KernelClassifier("rbf", gamma=gamma, optimize_kernel=True, n_restarts_optimizer=2, **parameters)
-        found = searched.fit(X, y)
-        direct = KernelClassifier("rbf", gamma=found.kernel_.gamma, **parameters).fit(X, y)
+        rule = Evidence(10.0, optimize_kernel=True, n_restarts=2)
+        found = KernelClassifier("rbf", gamma=gamma, C=rule, **parameters).fit(X, y)
+        direct = KernelClassifier("rbf", gamma=found.kernel_.gamma, C=10.0, **parameters).fit(X, y)
         assert len(found.landmarks_) == len(direct.landmarks_)
         assert found.certificate_.objective == pytest.approx(direct.certificate_.objective, rel=1e-3)
         assert found.log_marginal_likelihood() == pytest.approx(direct.log_marginal_likelihood(), rel=1e-3)

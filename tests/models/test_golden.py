@@ -13,6 +13,7 @@ from golden_models import FOLDER, KINDS, STEPS, answers, inputs
 from kernelcrf.formats import Templates
 from kernelcrf.kernels.named_kernels import NAMED
 from kernelcrf.persistence.model_file import VERSION
+from kernelcrf.rules import Evidence
 
 FILES = sorted(FOLDER.glob("v*/*.kcrf"))
 
@@ -59,6 +60,24 @@ def test_a_file_of_0_1_says_which_weights_exist(stored, weights, tmp_path):
     assert load_with(stored, tmp_path / "m").weights == weights
 
 
+@pytest.mark.parametrize(
+    ("stored", "C"),
+    [
+        ({"C": 2.0, "optimize_kernel": False}, 2.0),
+        ({"C": "evidence", "optimize_kernel": True}, Evidence(optimize_kernel=True)),
+        (
+            {"C": 2.0, "optimize_kernel": True, "n_restarts_optimizer": 3},
+            Evidence(2.0, optimize_kernel=True, n_restarts=3),
+        ),
+    ],
+)
+def test_a_file_of_0_1_says_how_the_kernel_was_chosen(stored, C, tmp_path):
+    crf = load_with(stored, tmp_path / "m")
+    assert crf.C == C
+    crf.save(tmp_path / "again")
+    assert kernelcrf.load(tmp_path / "again").C == C
+
+
 def load_with(parameters, path):
     """Return the golden model of the RBF kernel, from a file that sets further parameters."""
     with safe_open(FOLDER / "v2" / "rbf.kcrf", framework="numpy") as file:
@@ -73,9 +92,9 @@ def test_a_file_from_before_a_parameter_was_there_takes_its_default(tmp_path):
     with safe_open(FOLDER / "v1" / "rbf.kcrf", framework="numpy") as file:
         config = json.loads(file.metadata()["config"])
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    del config["parameters"]["n_restarts_optimizer"]
+    del config["parameters"]["tol"]
     save_file(arrays, tmp_path / "m", metadata={"config": json.dumps(config)})
-    assert kernelcrf.load(tmp_path / "m").n_restarts_optimizer == 0
+    assert kernelcrf.load(tmp_path / "m").tol == 1e-4
 
 
 @pytest.mark.parametrize("name", ["graph", "sets", "table"])

@@ -11,13 +11,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.rules import AUTO, EVIDENCE, find_C_rule
 from kernelcrf.terminal import printable
 
 SHOWN_LABELS = 30
 # The entry of metadata_ in which `kernelcrf fit` stores the value "C" and a text: "by" says how C was chosen on the
 # file of --dev, and "because" says why C="auto" chose nothing.
 CHOICE_OF_C = "choice_of_C"
-RULES_OF_C = {"auto": 'likelihood of held-out sequences (C="auto")', "evidence": 'evidence (C="evidence")'}
+RULES_OF_C = {AUTO: 'likelihood of held-out sequences (C="auto")', EVIDENCE: 'evidence (C="evidence")'}
 STYLE = (
     ".kernelcrf-summary{font-family:system-ui,sans-serif;font-size:.85em;margin:.3em 0}"
     ".kernelcrf-summary table{border-collapse:collapse}"
@@ -99,10 +100,11 @@ def _choice_of_C(crf: BaseEstimator) -> dict[str, str]:
     kept = crf.metadata_.get(CHOICE_OF_C)
     # A later fit in Python may have had another C.
     noted = kept if isinstance(kept, dict) and kept.get("C") == crf.C_ else {}
-    if isinstance(crf.C, str):
-        if crf.C == "auto" and "because" in noted:
+    rule = find_C_rule(crf.C)
+    if rule is not None:
+        if rule.of_C == AUTO and "because" in noted:
             return {"C is 1 because": str(noted["because"])}
-        return {"C chosen by": RULES_OF_C[crf.C]} if crf.C in RULES_OF_C else {}
+        return {"C chosen by": RULES_OF_C[rule.of_C]} if isinstance(rule.of_C, str) else {}
     return {"C chosen by": str(noted["by"])} if "by" in noted else {}
 
 

@@ -44,6 +44,7 @@ from kernelcrf.penalties import penalty_from_config
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX
 from kernelcrf.readers.constraints import ConstraintError, check_legal, legal_labelings
 from kernelcrf.readers.labels import LabelReader, flat_labels
+from kernelcrf.rules import C_from_config
 from kernelcrf.solvers.loop import INTERRUPTED
 from kernelcrf.solvers.stopping import StoppingRule
 from kernelcrf.validation import shown
@@ -94,7 +95,7 @@ def fit(
     weights = [record.weight for record in records]
     train = inputs(records, made), y, None if set(weights) == {1.0} else weights
     if dev is not None and crf.C != "auto":
-        C = crf.C if isinstance(crf.C, str) else f"{crf.C:g}"
+        C = f"{crf.C:g}" if isinstance(crf.C, float) else crf.C
         raise typer.BadParameter(f"-C {C} cannot be combined with --dev, which chooses C: omit one of them")
     with _places(records, format_of(data, format), crf.constraints):
         if dev is None:
@@ -302,9 +303,10 @@ def _read_settings(settings: list[str]) -> dict[str, object]:
                 f"--set {setting}: expected NAME=VALUE with a parameter of ChainCRF: {', '.join(sorted(known))}"
             )
         parameters[name] = _read_value(value)
-        if name == "penalty" and isinstance(parameters[name], dict):
+        if name in ("C", "penalty") and isinstance(parameters[name], dict):
             try:
-                parameters[name] = penalty_from_config(parameters)
+                is_rule = name == "C"
+                parameters[name] = C_from_config(parameters[name]) if is_rule else penalty_from_config(parameters)
             except (KeyError, TypeError, ValueError) as error:
                 raise typer.BadParameter(f"--set {setting}: {error}") from None
     return parameters

@@ -29,7 +29,6 @@ from kernelcrf.estimators.parameters import (
     GAMMA,
     N_COMPONENTS,
     PENALTY,
-    PRIOR_VARIANCE_OR_RULE,
     STORED_DTYPE,
     ValidatedEstimator,
 )
@@ -49,6 +48,7 @@ from kernelcrf.persistence import Budget, ModelFileError, PathLike, write
 from kernelcrf.persistence.crfsuite.model_file import refuse_suffix
 from kernelcrf.persistence.error import CONTENT_ERRORS
 from kernelcrf.readers.columns import string_names
+from kernelcrf.rules import AUTO, EVIDENCE, PRIOR_VARIANCE_OR_RULE, VarianceRule, find_C_rule, of_C
 from kernelcrf.score.terms import OF_INPUT, Term
 from kernelcrf.solvers import SOLVER, Record, Solver
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
@@ -123,7 +123,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
     kernel: Annotated[Any, KERNEL_OR_AUTO] = "auto"
     _: KW_ONLY
-    C: Annotated[float | str, PRIOR_VARIANCE_OR_RULE] = 1.0
+    C: Annotated[float | str | VarianceRule, PRIOR_VARIANCE_OR_RULE] = 1.0
     laplace: Annotated[bool | str, FLAG] = False
     solver: Annotated[str | Solver, SOLVER] = "auto"
     tol: Annotated[float, SHARE] = 1e-4
@@ -206,18 +206,32 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         return LocalEngine(1 if self.n_jobs is None else self.n_jobs)
 
     @property
-    def _by_evidence(self) -> bool:
-        return isinstance(self.C, str) and self.C == "evidence"
+    def _given_C(self) -> float | str:
+        """Return C if it is a number, else the name of the rule that chooses it."""
+        return of_C(self.C)
+
+    @property
+    def _uses_evidence(self) -> bool:
+        """Return whether C or the kernel is chosen by the evidence."""
+        rule = find_C_rule(self.C)
+        return rule is not None and rule.is_evidence
+
+    @property
+    def _optimizes_kernel(self) -> bool:
+        """Return whether the hyperparameters of the kernel are chosen."""
+        rule = find_C_rule(self.C)
+        return rule is not None and rule.optimize_kernel
 
     def _first_C(self, earlier: Model | None) -> float:
         """Return the prior variance C at the start of a fit, before a search changes it.
 
         earlier : the model that the fit starts from, or None.
         """
-        if not isinstance(self.C, str):
-            return float(self.C)
+        given = self._given_C
+        if not isinstance(given, str):
+            return float(given)
         # A model that was read from a file of another library has no C.
-        return FIRST_C if earlier is None or not self._by_evidence or np.isnan(earlier.C) else float(earlier.C)
+        return FIRST_C if earlier is None or given != EVIDENCE or np.isnan(earlier.C) else float(earlier.C)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -226,7 +240,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
     def _searches(self) -> dict[str, bool]:
         """Return a dict from parameter names to flags: True if the parameter requests a search with several fits."""
         restarts = {"n_restarts": self.n_restarts > 0} if hasattr(self, "n_restarts") else {}
-        return {"C": self._by_evidence} | restarts
+        return {"C": self._uses_evidence} | restarts
 
     def _check_combinations(self) -> None:
         if self.checkpoint is not None:
@@ -259,12 +273,13 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         structure : settings of a structure search, or None if the structure is given.
         """
         with_kernel = [term for term in problem.terms if term.kernel is not None]
-        optimized = with_kernel if getattr(self, "optimize_kernel", False) else []
+        rule = find_C_rule(self.C)
+        optimized = with_kernel if rule is not None and rule.optimize_kernel else []
         plan = Plan(
-            by_evidence=groups if self._by_evidence else (),
-            by_held_out=groups if isinstance(self.C, str) and self.C == "auto" else (),
+            by_evidence=groups if self._given_C == EVIDENCE else (),
+            by_held_out=groups if self._given_C == AUTO else (),
             kernel_terms=[term.name for term in optimized if term.kernel is optimized[0].kernel],
-            n_restarts=int(getattr(self, "n_restarts_optimizer", 0)),
+            n_restarts=0 if rule is None else rule.n_restarts,
             laplace=self.laplace if isinstance(self.laplace, str) else bool(self.laplace),
             checkpoint=Checkpoint.of(self.checkpoint),
             structure=structure,
@@ -328,8 +343,6 @@ class InputEstimator(Estimator[Model]):
     gamma: Annotated[float | str, GAMMA] = "scale"
     degree: Annotated[int, DEGREE] = 3
     coef0: Annotated[float, COEF0] = 1.0
-    optimize_kernel: Annotated[bool, FLAG] = False
-    n_restarts_optimizer: Annotated[int, either(whole(least=0))] = 0
     n_components: Annotated[int | str | None, N_COMPONENTS] = 500
     pivots: Annotated[Any, PIVOTS] = "auto"
     penalty: Annotated[Penalty | None, PENALTY] = None
@@ -338,8 +351,7 @@ class InputEstimator(Estimator[Model]):
 
     @property
     def _searches(self) -> dict[str, bool]:
-        own = {"n_components": isinstance(self.n_components, str), "optimize_kernel": bool(self.optimize_kernel)}
-        return super()._searches | own
+        return super()._searches | {"n_components": isinstance(self.n_components, str)}
 
     def _settings(self, seed: int) -> Settings:
         given = self.n_components
@@ -349,7 +361,7 @@ class InputEstimator(Estimator[Model]):
     def _check_combinations(self) -> None:
         super()._check_combinations()
         if self.penalty is not None:
-            others = {"C": self._by_evidence, "laplace": bool(self.laplace)}
+            others = {"C": self._uses_evidence, "laplace": bool(self.laplace)}
             self._exclude("penalty", others, "penalties with corners have no evidence. Set penalty=None")
 
     def _penalise(self, terms: Sequence[Term]) -> list[Term]:

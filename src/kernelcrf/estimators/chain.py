@@ -90,10 +90,10 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         Constant term of the polynomial kernel.
     inputs : None or dict from names to kernelcrf.Input, default=None
         Several inputs, each with its own kernel, landmarks and C. They replace `kernel`, `gamma`, `degree`, `coef0`,
-        `n_components`, `pivots` and `edge_kernel`; `optimize_kernel` is not available with them. If each sequence is a
-        dict, an input uses the entry with its own name, or the entry named by `Input.of`. Otherwise every input uses
+        `n_components`, `pivots` and `edge_kernel`; `C` cannot optimize the kernel then. If each sequence is a dict, an
+        input uses the entry with its own name, or the entry named by `Input.of`. Otherwise every input uses
         the whole sequence. `Input.columns` selects columns.
-    C : float, "auto" or "evidence", default="auto"
+    C : float, "auto", "evidence" or a rule of kernelcrf.rules, default="auto"
         The penalty of all weights, including transitions, is |weights|^2 / (2 C): the smaller C is, the smoother is the
         model. In other words, C is the variance of their Gaussian prior. CRFsuite's c2 is 1 / (2 C). "auto" tries
         powers of 10 on about 20,000 tokens. It fits a model to four fifths of them for each C, and keeps the C whose
@@ -102,17 +102,12 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         labels count more than how sure a model is. With fewer than 50 sequences, "auto" uses five folds with about
         4,000 tokens. The final fit, to all sequences, has no temperature: use TemperatureScaling if you need calibrated
         probabilities. "evidence" maximises the marginal likelihood: the probability of the training labels, averaged
-        over the prior distribution of the weights. With `inputs`, "auto" and "evidence" choose a separate C for each
+        over the prior distribution of the weights. `kernelcrf.rules.Evidence(optimize_kernel=True)` chooses the
+        hyperparameters of the kernel, too. With `inputs`, "auto" and "evidence" choose a separate C for each
         input, and another one for all other weights, such as transitions.
     penalty : None or a penalty of kernelcrf.penalties, default=None
         A penalty that is added to that of `C`, and makes weights zero. `ElasticNet(l1)` is the L1 penalty of all
         weights, as CRFsuite's c1; it needs linear kernels. `GroupLasso(l1)` leaves out features, landmarks or inputs.
-    optimize_kernel : bool, default=False
-        Whether to choose the hyperparameters of the kernel by maximising the marginal likelihood, starting from the
-        given values. A kernel of sklearn.gaussian_process has its own bounds; gamma of a named kernel stays between 1 /
-        1,000 of its first value and 1,000 times that value.
-    n_restarts_optimizer : int, default=0
-        Number of additional searches of `optimize_kernel` that start from random values.
     n_components : int, None or "auto", default=500
         Number of landmarks. None uses every distinct token. "auto" adds landmarks, and stops when it is proved that
         further landmarks would lower the objective by at most the fraction `tol`.
@@ -194,8 +189,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     checkpoint : None, str or kernelcrf.fitting.checkpoints.Checkpoint, default=None
         File or URL to which the fit saves its progress, and from which an interrupted fit of the same problem resumes.
     random_state : int, RandomState or None, default=None
-        Seed for the choice of landmarks, for the starting points of `n_restarts_optimizer` and, if labels are missing,
-        for those of the fit.
+        Seed for the choice of landmarks, for random starting points of the search for a kernel and, if labels are
+        missing, for those of the fit.
     verbose : int, default=0
         1 shows the objective and its certified gap while the fit runs.
 
@@ -482,8 +477,11 @@ class ChainCRF(SequenceEstimator[ChainModel]):
                 "engine": self.engine is not None,
             }
             self._exclude("prior", others, "pass the default of this parameter, or prior=None")
-            searches = {"C": self._by_evidence, "optimize_kernel": bool(self.optimize_kernel)}
-            self._exclude("prior", searches, "the evidence is for priors with the mean 0. Pass C='auto' or a number")
+            self._exclude(
+                "prior",
+                {"C": self._uses_evidence},
+                "the evidence is for priors with the mean 0. Pass C='auto' or a number",
+            )
 
     def _check_inputs(self) -> None:
         """Raise if an input is wrong, or if parameters are set that belong to each input."""
@@ -493,7 +491,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         steps = {"edge_kernel": self.edge_kernel is not None}
         self._exclude("inputs", steps, "pass an Input with steps=True, which scores transitions")
         advice = "the evidence chooses the kernel of one input only; search over parameters such as inputs__NAME__gamma"
-        self._exclude("inputs", {"optimize_kernel": bool(self.optimize_kernel)}, advice)
+        self._exclude("inputs", {"C": self._optimizes_kernel}, advice)
         for name, one in self.inputs.items():
             if not isinstance(name, str) or not name or BETWEEN in name:
                 raise ParameterError(f"inputs has the name {shown(name)}: expected a string without {BETWEEN!r}")

@@ -57,7 +57,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     gamma : "scale", "auto" or float, default="scale"
         Coefficient of the kernel, as in sklearn.svm.SVC. "scale" uses the variance of X, weighted by `sample_weight`
         and `class_weight`.
-    C : float, "auto" or "evidence", default=1.0
+    C : float, "auto", "evidence" or a rule of kernelcrf.rules, default=1.0
         Each class has a latent function, whose value is the score of the class. The prior covariance of this function
         is C times the kernel. With two classes and the kernel k, this is scikit-learn's GaussianProcessClassifier with
         the kernel 2 C k. "auto" chooses a power of 10 on held-out rows. "evidence" maximises the marginal likelihood:
@@ -78,8 +78,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     warm_start : bool, default=False
         Start from the kernel, landmarks and weights of the previous fit, as in ChainCRF. The classes must be the same.
     random_state : int, RandomState or None, default=None
-        Seed for the choice of landmarks, and for the random values of `n_restarts_optimizer`.
-    optimize_kernel, n_restarts_optimizer, n_components, pivots, certify_full : as in ChainCRF
+        Seed for the choice of landmarks, and for random starting points of the search for a kernel.
+    n_components, pivots, certify_full : as in ChainCRF
         With rows in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
     penalty, solver, tol, max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.

@@ -78,7 +78,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     ----------
     kernel, gamma, degree, coef0 : as in ChainCRF
         The kernel of the node features. These parameters have the same meaning and the same defaults as in ChainCRF.
-    C : float, "auto" or "evidence", default=1.0
+    C : float, "auto", "evidence" or a rule of kernelcrf.rules, default=1.0
         Prior variance of the weights of inputs. "auto" chooses a power of 10 on held-out graphs. "evidence" maximises
         the marginal likelihood: the probability of the training labels, averaged over the prior distribution.
     C_label : float, default=1.0
@@ -115,7 +115,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         Start from the kernels, landmarks and weights of the previous fit, as in ChainCRF.
     random_state : int, RandomState or None, default=None
         Seed for the landmarks, for Gibbs sampling and, if labels are missing, for the starting point of the fit.
-    optimize_kernel, n_restarts_optimizer, n_components, pivots, certify_full : as in ChainCRF
+    n_components, pivots, certify_full : as in ChainCRF
         With nodes in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
     penalty, n_restarts, tol, max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.
@@ -323,8 +323,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         advice = f"the evidence needs {COVERS['exact']}, but this fit minimises {COVERS[self.inference]}; use 'exact'"
         by_evidence = {
             "laplace": bool(self.laplace),
-            "C": self._by_evidence,
-            "optimize_kernel": bool(self.optimize_kernel),
+            "C": self._uses_evidence,
         }
         if self.inference != "exact":
             self._exclude("inference", by_evidence, advice)

@@ -17,6 +17,7 @@ from kernelcrf.models.base import FittedModel
 from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.readers.inputs import BETWEEN
 from kernelcrf.readers.labels import plain
+from kernelcrf.rules import find_C_rule
 from kernelcrf.score.terms import OF_INPUT
 from kernelcrf.validation import ParameterError
 
@@ -57,7 +58,6 @@ FREE_WITH_PRIOR = FREE | {
     "pivots",
     "random_state",
     "optimize_kernel",
-    "n_restarts_optimizer",
     "classes",
     "label_kernel",
     "prior",
@@ -73,7 +73,6 @@ OF_LANDMARKS = (
     "pivots",
     "random_state",
     "optimize_kernel",
-    "n_restarts_optimizer",
 )
 
 
@@ -84,6 +83,9 @@ def specify(parameters: Mapping[str, Any]) -> Config:
         `inputs__words__kernel`.
     """
     found = {name: value for name, value in parameters.items() if name not in FREE}
+    rule = find_C_rule(parameters["C"])
+    # A fit that optimizes its kernel does not take over the kernel of a fit that does not.
+    found["optimize_kernel"] = rule is not None and rule.optimize_kernel
     if isinstance(found.get("inputs"), Mapping):
         inputs: Mapping[str, Input] = found["inputs"]
         found["inputs"] = sorted(inputs)

@@ -19,6 +19,7 @@ from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
 from kernelcrf.models.kernel import KernelModel
+from kernelcrf.rules import AUTO
 from kernelcrf.score.terms import Term, chain_terms
 from kernelcrf.validation import COUNT, FLAG, validated
 
@@ -86,7 +87,7 @@ class KernelEstimator(InputEstimator[Chained]):
         groups = self._groups(terms)
         if prior is not None:
             terms = prior.extend(terms)
-            if prior.posterior is not None and self.C == "auto":
+            if prior.posterior is not None and self._given_C == AUTO:
                 # The posterior is that of the C of the earlier fit, so that Bayes' rule asks for the same one.
                 variances, groups = prior.variances, []
                 first = next(iter(variances.values()))

@@ -34,7 +34,7 @@ from kernelcrf.models.label_sets import TableModel, pair_graph, pair_name, varia
 from kernelcrf.readers.tables import TableReader
 from kernelcrf.readers.weights import only_weighted, read_weights
 from kernelcrf.score.terms import Term
-from kernelcrf.validation import SEED, SHARE, SIZE, either, nothing, one_of, positive, validated
+from kernelcrf.validation import SEED, SHARE, SIZE, ParameterError, either, nothing, one_of, positive, shown, validated
 
 SAME = 1e-12
 
@@ -56,7 +56,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         similar values have similar potentials.
     gamma : float or None, default=None
         Gamma of the kernel, if it has one; None means 1.
-    C : float, "auto" or "evidence", default=1.0
+    C : float, "auto", "evidence" or a rule of kernelcrf.rules, default=1.0
         Prior variance of all potentials. "auto" chooses a power of 10 on held-out rows. "evidence" maximises the
         marginal likelihood: the probability of the training data, averaged over the prior distribution.
     structure : "auto", "full", "tree", "none" or pairs of column numbers, default="auto"
@@ -239,6 +239,14 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         """Return three arrays [row, variable, ...]: mean probabilities, epistemic and aleatoric uncertainty."""
         parts = average_draws(model.draw_marginals(model.reader.read(X), *draws, self._engine))
         return [part.reshape(-1, model.n_features, *part.shape[1:]) for part in parts]
+
+    def _check_combinations(self) -> None:
+        super()._check_combinations()
+        if self._optimizes_kernel:
+            raise ParameterError(
+                f"C={shown(self.C)}: expected optimize_kernel=False, because MarkovNetwork has no kernel of inputs; "
+                "search over gamma instead"
+            )
 
     def _label_kernel(self, values: Array, v: int) -> LabelMap:
         """Return the kernel on the values of variable v, centred so that potentials sum to zero over the values."""

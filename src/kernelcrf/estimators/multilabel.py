@@ -49,7 +49,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         The kernel of rows. These parameters have the same meaning and the same defaults as in ChainCRF.
     gamma : "scale", "auto" or float, default="scale"
         Coefficient of the kernel, as in sklearn.svm.SVC. "scale" uses the variance of X, weighted by `sample_weight`.
-    C : float, "auto" or "evidence", default=1.0
+    C : float, "auto", "evidence" or a rule of kernelcrf.rules, default=1.0
         Prior variance of the weights of inputs. "auto" chooses a power of 10 on held-out rows. "evidence" maximises the
         marginal likelihood: the probability of the training labels, averaged over the prior distribution.
     C_label : float, default=1.0
@@ -79,7 +79,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
     warm_start : bool, default=False
         Start from the kernels, landmarks and weights of the previous fit, as in ChainCRF.
-    optimize_kernel, n_restarts_optimizer, n_components, pivots, certify_full : as in ChainCRF
+    n_components, pivots, certify_full : as in ChainCRF
         With rows in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
     n_restarts, tol, max_iter, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.

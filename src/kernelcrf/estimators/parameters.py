@@ -16,7 +16,6 @@ from sklearn.base import BaseEstimator
 from kernelcrf.fitting.training import DIAGONAL
 from kernelcrf.kernels.inputs import KERNEL
 from kernelcrf.penalties import Penalty
-from kernelcrf.score.terms import PRIOR_VARIANCE
 from kernelcrf.validation import (
     FLAG,
     POSITIVE,
@@ -77,7 +76,6 @@ CLASSES = either(
     advice="None uses the labels of y",
 )
 OPTIONAL_KERNEL = Parameter((*KERNEL.constraints, nothing), KERNEL.advice)
-PRIOR_VARIANCE_OR_RULE = either(*PRIOR_VARIANCE.constraints, one_of("auto", "evidence"))
 PENALTY = either(
     instance_of(Penalty, text="a penalty such as kernelcrf.penalties.ElasticNet(0.1)"),
     nothing,

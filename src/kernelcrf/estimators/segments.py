@@ -87,7 +87,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         f(x, start, end), where x is a sequence of X. `start` is the index of the first token, and `end` is the index of
         the token after the last one. The function returns a feature dict, a list of feature names, or a vector. Other
         values than "mean" need a `segment_kernel`.
-    C, optimize_kernel, n_restarts_optimizer, n_components, pivots, fit_intercept : as in ChainCRF
+    C, n_components, pivots, fit_intercept : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.
     label_kernel : "delta", "centred" or (L, L) array, default="delta"
         How similar labels are, as in ChainCRF. It applies to the function that scores every token, and to the

@@ -26,7 +26,6 @@ from kernelcrf.estimators.parameters import (
     OBSERVED_PAIRS,
     OF_POSTERIORS,
     POSTERIOR,
-    PRIOR_VARIANCE_OR_RULE,
     WEIGHTS,
     least_counts,
 )
@@ -36,6 +35,7 @@ from kernelcrf.readers.constraints import CONSTRAINTS
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.feature_dicts import HASH_FEATURES
 from kernelcrf.readers.weights import score_weights
+from kernelcrf.rules import PRIOR_VARIANCE_OR_RULE, VarianceRule
 from kernelcrf.score.terms import TRANSITION_TERM
 from kernelcrf.validation import COUNT, FLAG, SEED, SIZE, either, validated
 
@@ -46,7 +46,7 @@ Sequential = TypeVar("Sequential", bound=ChainModel)
 class SequenceEstimator(KernelEstimator[Sequential]):
     """Base class of estimators of sequences: labels, probabilities, scores, explanations and tables."""
 
-    C: Annotated[float | str, PRIOR_VARIANCE_OR_RULE] = "auto"
+    C: Annotated[float | str | VarianceRule, PRIOR_VARIANCE_OR_RULE] = "auto"
     boundaries: Annotated[bool, FLAG] = False
     constraints: Annotated[Any, CONSTRAINTS] = None
     classes: Annotated[Any, CLASSES] = None

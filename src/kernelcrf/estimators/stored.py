@@ -17,6 +17,7 @@ from kernelcrf.models.stored_parts import plain
 from kernelcrf.penalties import ElasticNet, penalty_from_config
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.labels import label_from_json, label_to_json
+from kernelcrf.rules import C_from_config, C_to_config, Evidence
 from kernelcrf.score.terms import OF_INPUT
 from kernelcrf.solvers.stopping import StoppingRule, stopping_from_config
 
@@ -49,6 +50,7 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
         parameters["decoding"] = rule_to_config(parameters["decoding"])
     if isinstance(parameters["max_iter"], StoppingRule):
         parameters["max_iter"] = parameters["max_iter"].to_config()
+    parameters["C"] = C_to_config(parameters["C"])
     weights = parameters.get("class_weight")
     if isinstance(weights, dict):
         parameters["class_weight"] = [[label_to_json(label), weight] for label, weight in weights.items()]
@@ -72,6 +74,11 @@ def parameters_of_0_1(parameters: Config) -> Config:
     if "all_possible_states" in parameters:
         defaults = {"all_possible_states": False, "all_possible_transitions": True, "min_freq": 0.0}
         parameters["weights"] = weights_of_crfsuite(*(parameters.pop(name, value) for name, value in defaults.items()))
+    if "optimize_kernel" in parameters:
+        optimize_kernel, n_restarts = parameters.pop("optimize_kernel"), parameters.pop("n_restarts_optimizer", 0)
+        if optimize_kernel:
+            rule = Evidence(parameters.get("C", 1.0), optimize_kernel=True, n_restarts=n_restarts)
+            parameters["C"] = C_to_config(rule)
     return parameters
 
 
@@ -110,6 +117,8 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
             name: Input.from_config(one, kernels[kernel_parameter(OF_INPUT + name)])
             for name, one in parameters["inputs"].items()
         }
+    if "C" in parameters:
+        parameters["C"] = C_from_config(parameters["C"])
     if "decoding" in parameters:
         parameters["decoding"] = rule_from_config(parameters["decoding"])
     if isinstance(parameters.get("max_iter"), dict):

@@ -194,8 +194,8 @@ def choose_kernel(
     if not len(theta):
         with_gamma = ", ".join(name for name, named in NAMED.items() if named.reads_gamma)
         raise ValueError(
-            f"optimize_kernel=True, but {kernel.described} has no hyperparameters to choose: pass a kernel of "
-            f"sklearn.gaussian_process whose bounds are not all 'fixed', or one of {with_gamma}"
+            f"C asks for optimize_kernel=True, but {kernel.described} has no hyperparameters to choose: pass a kernel "
+            f"of sklearn.gaussian_process whose bounds are not all 'fixed', or one of {with_gamma}"
         )
     # The landmarks stay fixed: with a growing basis, the evidence would jump from point to point.
     fixed = replace(settings, tol=min(settings.tol, SEARCH_TOL), certify_full=False).with_numbers(lambda _: None)
