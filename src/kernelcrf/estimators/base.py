@@ -7,7 +7,7 @@ An estimator holds its parameters and, once it is fitted, one frozen model. `fit
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -30,7 +31,7 @@ from kernelcrf.estimators.parameters import (
     N_COMPONENTS,
     PENALTY,
     STORED_DTYPE,
-    ValidatedEstimator,
+    check_values,
 )
 from kernelcrf.estimators.stored import set_parameters, to_stored
 from kernelcrf.fitting.checkpoints import CHECKPOINT, Checkpoint
@@ -61,6 +62,7 @@ from kernelcrf.validation import (
     SHARE,
     ParameterError,
     either,
+    shown,
     stacklevel_of_user,
     validated,
     whole,
@@ -118,7 +120,7 @@ class FittedNames(Fitted[Array]):
 
 
 @dataclass(eq=False, repr=False)
-class Estimator(ValidatedEstimator, Generic[Model]):
+class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
     """Base class of all estimators, with the parameters, attributes and methods that all of them have."""
 
     kernel: Annotated[Any, KERNEL_OR_AUTO] = "auto"
@@ -239,10 +241,29 @@ class Estimator(ValidatedEstimator, Generic[Model]):
     @property
     def _searches(self) -> dict[str, bool]:
         """Return a dict from parameter names to flags: True if the parameter requests a search with several fits."""
-        restarts = {"n_restarts": self.n_restarts > 0} if hasattr(self, "n_restarts") else {}
-        return {"C": self._uses_evidence} | restarts
+        return {"C": self._uses_evidence}
+
+    def _validate_params(self, *names: str) -> None:
+        """Raise if one of the named parameters is wrong; without names, check all parameters and their combinations."""
+        check_values(self, *names)
+        if not names:
+            self._check_combinations()
+
+    def _exclude(self, name: str, others: Mapping[str, bool], advice: str) -> None:
+        """Raise if the parameter `name` cannot be combined with another parameter.
+
+        others : a dict from names of parameters to flags, True if the parameter cannot be combined with `name`.
+        advice : the end of the error message.
+        """
+        for other, excluded in others.items():
+            if excluded:
+                raise ParameterError(
+                    f"{name}={shown(getattr(self, name))} cannot be combined with {other}="
+                    f"{shown(getattr(self, other))}: {advice}"
+                )
 
     def _check_combinations(self) -> None:
+        """Raise if the values of two parameters are valid but cannot be combined."""
         if self.checkpoint is not None:
             self._exclude("checkpoint", self._searches, "a checkpoint can store one fit, but a search makes several")
 
@@ -253,7 +274,6 @@ class Estimator(ValidatedEstimator, Generic[Model]):
             max_iter=self.max_iter,
             certify_full=bool(self.certify_full),
             random_state=seed,
-            n_restarts=int(getattr(self, "n_restarts", 0)),
             engine=self._engine,
         )
 

@@ -354,7 +354,14 @@ class ChainCRF(SequenceEstimator[ChainModel]):
                 return self
             known = earlier_of(prior, reader, read.labels)
         make = partial(self._kernels_for, reader, read.by_scale)
-        found = self._train_chain(read.data, len(read.labels.classes), make, earlier, prior=known)
+        found = self._train_chain(
+            read.data,
+            len(read.labels.classes),
+            make,
+            earlier,
+            prior=known,
+            boundaries=bool(self.boundaries),
+        )
         metadata = next((dict(one.metadata) for one in (earlier, prior) if one is not None), {})
         readers = reader, read.labels, read.legal
         self.model_ = ChainModel.of(found, readers, self._specification, self._engine, metadata, base or ())
@@ -517,7 +524,9 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         if isinstance(reader, InputsReader):
             inputs = self.inputs.items()
             return {kernel_parameter(OF_INPUT + name): one.make_kernel(name, reader, by_scale) for name, one in inputs}
-        return self._kernels(reader.n_features, reader.is_sparse(TOKENS), partial(by_scale, TOKENS))
+        shape = reader.n_features, reader.is_sparse(TOKENS), partial(by_scale, TOKENS)
+        steps = {} if self.edge_kernel is None else {"edge_kernel": self._make_kernel("edge_kernel", *shape)}
+        return self._kernels(*shape) | steps
 
     def _settings(self, seed: int) -> Settings:
         own = {OF_INPUT + name: (one.n_components, one.pivots) for name, one in (self.inputs or {}).items()}

@@ -44,13 +44,12 @@ class KernelEstimator(InputEstimator[Chained]):
     feature_names_in_ = FittedNames("reader.column_names")
 
     def _kernels(self, n_features: int, sparse: bool, by_scale: Callable[[], float]) -> dict[str, InputKernel]:
-        """Return the kernels that the parameters `kernel` and `edge_kernel` define.
+        """Return the kernel that the parameter `kernel` defines, by the name of this parameter.
 
         n_features, sparse : the number of columns of the inputs, and whether they are sparse.
         by_scale : a function without arguments that computes gamma from the inputs, for gamma="scale".
         """
-        given = [name for name in ("kernel", "edge_kernel") if getattr(self, name, None) is not None]
-        return {name: self._make_kernel(name, n_features, sparse, by_scale) for name in given}
+        return {"kernel": self._make_kernel("kernel", n_features, sparse, by_scale)}
 
     def _train_chain(
         self,
@@ -60,6 +59,8 @@ class KernelEstimator(InputEstimator[Chained]):
         earlier: Chained | None,
         more: Callable[[Mapping[str, InputKernel], float], list[Term]] = lambda kernels, C: [],
         prior: Earlier | None = None,
+        *,
+        boundaries: bool = False,
     ) -> Trained:
         """Fit the model to sequences; a warm start uses the kernels of the previous fit and starts from its weights.
 
@@ -67,6 +68,7 @@ class KernelEstimator(InputEstimator[Chained]):
         make : a function that returns the kernel of each parameter that sets a kernel, for a fit without a warm start.
         more : a function of these kernels and of C, which returns terms besides those of a chain.
         prior : the model that determines the prior of the weights, whose kernels are used, or None.
+        boundaries : whether first and last labels have scores.
         """
         start, C = None, self._first_C(earlier)
         kernels = make() if earlier is None else earlier.kernels
@@ -79,7 +81,7 @@ class KernelEstimator(InputEstimator[Chained]):
             C=C,
             C_edge=C if self._has_edges else None,
             C_bias=C if self.fit_intercept else None,
-            C_ends=C if getattr(self, "boundaries", False) else None,
+            C_ends=C if boundaries else None,
             label_kernel=self.label_kernel,
             inputs=self._inputs_of(kernels, C),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from kernelcrf.arrays import Array, Floats, Inputs, is_sparse
@@ -11,6 +11,7 @@ from kernelcrf.estimators.base import Estimator, Fitted, InputEstimator, Model
 from kernelcrf.estimators.parameters import N_RESTARTS, OPTIONAL_KERNEL
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.evidence import variances
+from kernelcrf.fitting.fit import Settings
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.fitting.structure_search import Search, SearchSettings
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
@@ -45,7 +46,10 @@ class NetworkEstimator(Estimator[Model]):
 
     @property
     def _searches(self) -> dict[str, bool]:
-        return super()._searches | {self._structure: self._is_learned}
+        return super()._searches | {"n_restarts": self.n_restarts > 0, self._structure: self._is_learned}
+
+    def _settings(self, seed: int) -> Settings:
+        return replace(super()._settings(seed), n_restarts=int(self.n_restarts))
 
     def _check_combinations(self) -> None:
         super()._check_combinations()

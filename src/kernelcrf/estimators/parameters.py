@@ -23,14 +23,12 @@ from kernelcrf.validation import (
     SIZE,
     Constraint,
     Parameter,
-    ParameterError,
     either,
     instance_of,
     is_listed,
     nothing,
     one_of,
     real,
-    shown,
     whole,
 )
 
@@ -42,32 +40,19 @@ def declared_parameters(estimator: type) -> dict[str, Parameter]:
     return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
 
+def check_values(estimator: BaseEstimator, *names: str) -> None:
+    """Raise if one of the named parameters of an estimator is wrong; without names, check all parameters."""
+    declared = declared_parameters(type(estimator))  # type: ignore[arg-type]
+    for name in names or declared:
+        declared[name].check(name, getattr(estimator, name))
+
+
 class ValidatedEstimator(BaseEstimator):  # type: ignore[misc]
-    """Base class of estimators that check the values of their parameters and the combinations of these values."""
+    """Base class of inputs, wrappers and transformers that check the values of their parameters."""
 
     def _validate_params(self, *names: str) -> None:
-        """Raise if one of the named parameters is wrong; without names, check all parameters and their combinations."""
-        declared = declared_parameters(type(self))  # type: ignore[arg-type]
-        for name in names or declared:
-            declared[name].check(name, getattr(self, name))
-        if not names:
-            self._check_combinations()
-
-    def _check_combinations(self) -> None:
-        """Raise if the values of two parameters are valid but cannot be combined."""
-
-    def _exclude(self, name: str, others: Mapping[str, bool], advice: str) -> None:
-        """Raise if the parameter `name` cannot be combined with another parameter.
-
-        others : a dict from names of parameters to flags, True if the parameter cannot be combined with `name`.
-        advice : the end of the error message.
-        """
-        for other, excluded in others.items():
-            if excluded:
-                raise ParameterError(
-                    f"{name}={shown(getattr(self, name))} cannot be combined with {other}="
-                    f"{shown(getattr(self, other))}: {advice}"
-                )
+        """Raise if one of the named parameters is wrong; without names, check all parameters."""
+        check_values(self, *names)
 
 
 CLASSES = either(

@@ -230,7 +230,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             return {**of_tokens, "segment_kernel": own}
 
         terms = partial(self._segment_terms, spec, longest)
-        found = self._train_chain(data, len(spec.types), kernels, earlier, terms)
+        found = self._train_chain(data, len(spec.types), kernels, earlier, terms, boundaries=bool(self.boundaries))
         self.model_ = SegmentModel.of(
             found, (reader, read.labels, legal), self._specification, self._engine,
             {} if earlier is None else earlier.metadata, flat.base or (), longest=longest, tail=bool(self.tail),

@@ -29,6 +29,7 @@ from kernelcrf.estimators.parameters import (
     WEIGHTS,
     least_counts,
 )
+from kernelcrf.fitting.fit import Settings
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.readers.constraints import CONSTRAINTS
@@ -218,6 +219,13 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         tags.target_tags.required = True
         tags.input_tags.sparse = tags.input_tags.dict = True
         return tags
+
+    @property
+    def _searches(self) -> dict[str, bool]:
+        return super()._searches | {"n_restarts": self.n_restarts > 0}
+
+    def _settings(self, seed: int) -> Settings:
+        return replace(super()._settings(seed), n_restarts=int(self.n_restarts))
 
     def _least_counts_of(self, of_inputs: Collection[str]) -> dict[str, float]:
         """Return how often pairs must occur to have a weight, by the names of terms that omit some pairs.
