@@ -20,7 +20,8 @@ from kernelcrf.basis.factor import stack
 from kernelcrf.distributed.cluster import Cluster
 from kernelcrf.distributed.corpus import DistributedSequences
 from kernelcrf.distributed.sources import RawSequences, check_ends, load_sequences, split_evenly
-from kernelcrf.fitting.sequences import LabelledSequences, TrainingData
+from kernelcrf.fitting.sequences import LabelledSequences
+from kernelcrf.fitting.training_data import TrainingData
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.gamma import gamma_of_variance
 from kernelcrf.readers import feature_dicts

@@ -30,7 +30,7 @@ from kernelcrf.estimators.prior import PRIOR, check_terms, earlier_of, model_of
 from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.fitting.fit import Settings
 from kernelcrf.fitting.leave_one_out import LeaveOneOut
-from kernelcrf.fitting.sequences import read_training_data
+from kernelcrf.fitting.training_data import read_training_data
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite

@@ -25,7 +25,8 @@ from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
 from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.fitting.segments import LabelledSegments, longest_segment
-from kernelcrf.fitting.sequences import LabelledSequences, read_training_data
+from kernelcrf.fitting.sequences import LabelledSequences
+from kernelcrf.fitting.training_data import read_training_data
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel

@@ -10,15 +10,14 @@ For rbf and other kernels with k(x, x) = 1, the nearest input is the input with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, Places, UserData, is_sparse, matrix_of
+from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, Places, is_sparse, matrix_of
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import Features
 from kernelcrf.basis.pairs import Pairs, frequencies
@@ -27,7 +26,6 @@ from kernelcrf.fitting.corpus import (
     FEW,
     HELD_OUT,
     CliqueFeatures,
-    Corpus,
     LocalCorpus,
     can_omit_pairs,
     folds,
@@ -36,16 +34,8 @@ from kernelcrf.fitting.corpus import (
 )
 from kernelcrf.fitting.digest import Words, digest_array, digest_texts, digest_words
 from kernelcrf.graphs.structure import EDGE, Chains, Legal
-from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.readers.base_scores import read_base_scores
-from kernelcrf.readers.constraints import check_legal, legal_labelings
-from kernelcrf.readers.inputs import InputsReader
-from kernelcrf.readers.labels import LabelReader, flat_labels
-from kernelcrf.readers.reader_extension import extend_reader
-from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.readers.weights import read_weights, weigh_samples
 from kernelcrf.score.features import TokenFeatures
 from kernelcrf.score.terms import Term
 
@@ -228,94 +218,6 @@ def _smallest(keys: Array, lengths: Ints, n_tokens: int) -> Flags:
     kept = np.zeros(len(keys), bool)
     kept[order[: 1 + np.searchsorted(np.cumsum(lengths[order]), n_tokens)]] = True
     return kept
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingData:
-    """Labelled sequences, in this process or on a cluster, with objects that read new data in the same format.
-
-    reader : the reader of inputs.
-    labels : the reader of labels.
-    legal : constraints on labellings, or None.
-    data : the labelled sequences.
-    by_scale : a function that returns the value of gamma="scale" for the inputs of a given name.
-    n_tokens : the number of tokens in this process.
-    """
-
-    reader: SequenceReader | InputsReader
-    labels: LabelReader
-    legal: Legal | None
-    data: Corpus
-    by_scale: Callable[[str], float]
-    n_tokens: int = 0
-
-
-def read_training_data(
-    X: UserData,
-    y: UserData,
-    sample_weight: UserData,
-    lengths: UserData,
-    *,
-    hash_features: int | None,
-    classes: UserData,
-    class_weight: UserData,
-    constraints: UserData,
-    inputs: Mapping[str, tuple[str | None, UserData]] | None = None,
-    earlier: tuple[SequenceReader | InputsReader, LabelReader] | None = None,
-    read_tokens: Callable[..., list[UserData]] = flat_labels,
-    fit_labels: Callable[[list[UserData], UserData], LabelReader] = LabelReader.fit,
-    prior: tuple[SequenceReader | InputsReader, LabelReader] | None = None,
-    base_scores: UserData = None,
-) -> TrainingData:
-    """Read the sequences X and their labels y, and leave out sequences of weight 0.
-
-    inputs : what the inputs read, as for `InputsReader.fit`; None if a sequence is one input without a name.
-    earlier : for a warm start, the readers of inputs and labels of the earlier fit; else None. The reader of inputs
-        may grow by new feature names.
-    read_tokens, fit_labels : functions that return the labels of all tokens in y, and the reader of these labels.
-    prior : the readers of the model that is the prior, which may grow, or None. With a prior, the result may have no
-        token.
-    base_scores : scores that are added and not learned, as `read_base_scores` reads them.
-    """
-
-    def fit_reader(weights: UserData) -> tuple[SequenceReader | InputsReader, Any, Chains]:
-        if (known := prior or earlier) is not None:
-            before = known[0]
-            extend = before.extend if isinstance(before, InputsReader) else partial(extend_reader, before)
-            return extend(X, lengths, weights)
-        if inputs is None:
-            return SequenceReader.fit(X, lengths, hash_features, weights)
-        return InputsReader.fit(X, inputs, lengths, hash_features, weights)
-
-    reader, rows, chains = fit_reader(sample_weight)
-    tokens = read_tokens(y, chains, flat=lengths is not None)
-    if earlier is not None:
-        labels = earlier[1]
-    else:
-        labels = fit_labels(tokens, classes) if prior is None else prior[1].extend(tokens, classes)
-    legal = None if constraints is None else legal_labelings(constraints, labels.classes)
-    given = read_weights(sample_weight, chains.n_samples, "sequence", part=prior is not None)
-    indices, allowed = labels.encode(tokens, chains)
-    if legal is not None:
-        check_legal(legal, chains, indices, labels.classes)
-    weights = weigh_samples(given, class_weight, chains.lengths, indices, labels.classes, "sequence")
-    left_out = 0 if weights is None else int((weights == 0).sum())
-    if reader.has_vocabulary and left_out > (0 if given is None else (given == 0).sum()):
-        # Sequences of weight 0 by class_weight must not add feature names to the vocabulary.
-        reader, rows, _ = fit_reader(weights)
-    base = read_base_scores(base_scores, chains, len(labels.classes), flat=lengths is not None)
-    every = LabelledSequences(rows, chains, indices, len(labels.classes), allowed, weights, legal, base)
-    data = every.only_weighted()
-    if prior is None and not data.chains.n_nodes:
-        raise ValueError(
-            "sample_weight and class_weight give every token the weight 0: expected at least one sequence that "
-            "has tokens and a weight above 0"
-        )
-
-    def by_scale(name: str) -> float:
-        return gamma_by_scale(data.rows(name), names=reader.names_of(name))
-
-    return TrainingData(reader, labels, legal, data, by_scale, data.chains.n_nodes)
 
 
 def nearest(
