@@ -195,6 +195,8 @@ def multilabel_calls(model: MultiLabelCRF, path: str) -> Iterator[tuple[str, Cal
     yield from common_calls(model, path)
     yield "predict", lambda: model.predict(X)
     yield "predict_proba", lambda: model.predict_proba(X)
+    yield "predict_proba, laplace", lambda: model.predict_proba(X, posterior="laplace", n_samples=2)
+    yield "uncertainty", lambda: model.uncertainty(X, n_samples=2)
     yield "decode", lambda: model.distribution(X).k_best(2)
     yield "log_prob", lambda: model.log_prob(X, y)
     yield "entropy", lambda: model.distribution(X).entropy()
@@ -214,6 +216,8 @@ def graph_calls(model: GraphCRF, path: str) -> Iterator[tuple[str, Callable[[], 
     yield from common_calls(model, path)
     yield "predict", lambda: model.predict(X)
     yield "predict_proba", lambda: model.predict_proba(X)
+    yield "predict_proba, laplace", lambda: model.predict_proba(X, posterior="laplace", n_samples=2)
+    yield "uncertainty", lambda: model.uncertainty(X, n_samples=2)
     yield "decode", lambda: model.distribution(X).k_best(2)
     yield "log_prob", lambda: model.log_prob(X, y)
     yield "entropy", lambda: model.distribution(X).entropy()
@@ -231,6 +235,8 @@ def network_calls(model: MarkovNetwork, path: str) -> Iterator[tuple[str, Callab
     yield "sample", lambda: model.sample(2, random_state=0)
     yield "impute", lambda: model.impute(holes)
     yield "predict_proba", lambda: model.predict_proba(holes)
+    yield "predict_proba, laplace", lambda: model.predict_proba(holes, posterior="laplace", n_samples=2)
+    yield "uncertainty", lambda: model.uncertainty(holes, n_samples=2)
     yield "potentials_", lambda: model.potentials_
 
 
