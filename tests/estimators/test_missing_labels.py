@@ -1,15 +1,25 @@
 """Missing and ambiguous labels make the objective non-convex: such fits are stationary, and start off the saddle."""
 
-import json
 import warnings
 
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF, SegmentCRF, load
+from golden_models import FOLDER
+from kernelcrf import (
+    ChainCRF,
+    GraphCRF,
+    KernelClassifier,
+    MarkovNetwork,
+    ModelFileError,
+    MultiLabelCRF,
+    SegmentCRF,
+    load,
+)
 from kernelcrf.datasets import make_sequences
 from kernelcrf.solvers import SOLVERS
+from model_files import rewritten
 
 
 @pytest.fixture(scope="module")
@@ -108,18 +118,21 @@ def test_a_fit_that_ends_stationary_does_not_warn_and_one_that_falls_short_does(
     assert model.certificate_.status == "max_iter"
 
 
-def test_a_file_that_calls_a_fit_with_missing_labels_optimal_is_read_as_stationary(data, tmp_path):
-    """Files of earlier versions do."""
-    from safetensors.numpy import load_file, save_file
-
-    from kernelcrf.persistence import read
-
+def test_a_file_that_calls_a_fit_with_missing_labels_optimal_is_read_as_stationary_if_it_is_old(data, tmp_path):
+    """Files of earlier versions do; no file of this version is optimal without a lower bound."""
     path = tmp_path / "model"
-    ChainCRF(n_components=20, random_state=0, C=1.0).fit(data.X, missing(data.y)).save(path)
-    config = read(path).config
-    config["certificate"]["status"] = "optimal"
-    save_file(load_file(path), path, metadata={"config": json.dumps(config)})
+
+    def without_bound(config):
+        return config | {"certificate": config["certificate"] | {"status": "optimal", "lower_bound": -np.inf}}
+
+    path.write_bytes((FOLDER / "v2" / "rbf.kcrf").read_bytes())
+    rewritten(path, without_bound)
     assert load(path).certificate_.status == "stationary"
+    ChainCRF(n_components=20, random_state=0, C=1.0).fit(data.X, missing(data.y)).save(path)
+    assert load(path).certificate_.status == "stationary"
+    rewritten(path, without_bound)
+    with pytest.raises(ModelFileError, match="optimal without a lower bound"):
+        load(path)
 
 
 def test_the_first_point_has_no_weights_that_no_score_shows():
