@@ -98,7 +98,7 @@ class MarkovProblem(Problem):
         """Return the tables of the model, by term."""
         slices = model.model_.exact.graph.slices
         names = [f"variable {v}" for v in range(self.k)] + [f"edge {u} {v}" for u, v in model.edges_.tolist()]
-        return {name: model.model_.tables[:, slices[name]] for name in names}
+        return {name: model.model_.scores[:, slices[name]] for name in names}
 
     def check_predictions(self, model, twin, z, atol):
         """Compare log-probabilities of rows with enumeration."""
