@@ -146,7 +146,7 @@ def test_parameters_of_landmarks_may_change_if_the_kernel_is_linear():
     assert crf.certificate_.status == "optimal"
 
 
-STEPS = {"t": Input("linear"), "a": Input("linear", steps=True)}
+STEPS = {"t": Input("linear"), "a": Input("linear", scores="steps")}
 INPUTS = {
     "columns": ({"a": Input("linear", columns=[0])}, {"a": Input("linear", columns=[1])}, "inputs__a__columns="),
     "kernel": ({"a": Input("linear")}, {"a": Input("rbf", gamma=1.0)}, "inputs__a__kernel="),

@@ -91,11 +91,57 @@ def test_the_gap_of_all_functions_covers_what_more_landmarks_gain():
 
 def test_an_input_of_steps_equals_an_edge_kernel():
     edges = ChainCRF("linear", edge_kernel="linear", **SETTINGS).fit(DATA.X, DATA.y)
-    inputs = {"tokens": Input("linear"), "between": Input("linear", steps=True)}
+    inputs = {"tokens": Input("linear"), "between": Input("linear", scores="steps")}
     named = ChainCRF(inputs=inputs, **SETTINGS).fit(DATA.X, DATA.y)
     assert named.certificate_.objective == pytest.approx(edges.certificate_.objective, rel=1e-9)
     np.testing.assert_allclose(named.edge_coef_, edges.edge_coef_, atol=1e-3)
     same_probabilities(named, DATA.X, edges, DATA.X)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "newton-cg"])
+@pytest.mark.parametrize("scores", ["starts", "ends"])
+def test_an_input_of_first_or_last_tokens_equals_a_kernel_that_is_zero_elsewhere(scores, solver, tmp_path):
+    """The input has the kernel k(x, x') f f', where the last column f is 1 at first (or last) tokens, and 0 elsewhere."""
+    place = {"starts": 0, "ends": -1}[scores]
+    flagged = [np.hstack([x, np.zeros((len(x), 1))]) for x in DATA.X]
+    for x in flagged:
+        x[place, -1] = 1.0
+
+    def at_the_place(X, Y):
+        return RBF(0.5)(X[:, :2], Y[:, :2]) * np.outer(X[:, 2], Y[:, 2])
+
+    def total(X, Y):
+        return RBF(1.0)(X[:, :2], Y[:, :2]) + at_the_place(X, Y)
+
+    options = {**SETTINGS, "solver": solver, "laplace": True}
+    dense = ChainCRF(total, n_components=None, **options).fit(flagged, DATA.y)
+    inputs = {"all": Input(RBF(1.0), n_components=None), "place": Input(RBF(0.5), n_components=None, scores=scores)}
+    crf = ChainCRF(inputs=inputs, certify_full=True, **options).fit(DATA.X, DATA.y)
+    assert crf.certificate_.objective == pytest.approx(dense.certificate_.objective, rel=1e-8)
+    assert crf.certificate_.gap_full <= 1e-7 * crf.certificate_.objective
+    assert crf.log_marginal_likelihood() == pytest.approx(dense.log_marginal_likelihood(), rel=1e-6)
+    same_probabilities(crf, DATA.X, dense, flagged)
+    ours, theirs = (model.explain(x[0], 0, 1, n_terms=1) for model, x in ((crf, DATA.X), (dense, flagged)))
+    assert (ours.score, ours.p) == pytest.approx((theirs.score, theirs.p), abs=1e-5)
+    crf.save(tmp_path / "model.kcrf")
+    again = load(tmp_path / "model.kcrf")
+    assert again.inputs["place"].scores == scores
+    same_probabilities(again, DATA.X, crf, DATA.X, atol=1e-12)
+
+
+def test_certified_labels_and_bounds_count_inputs_of_first_tokens():
+    inputs = {"all": Input("rbf", n_components=None), "place": Input("rbf", n_components=3, scores="starts")}
+    rough = ChainCRF(inputs=inputs, certify_full=True, **SETTINGS).fit(DATA.X, DATA.y)
+    exact = {name: Input("rbf", n_components=None, scores=one.scores) for name, one in inputs.items()}
+    best = ChainCRF(inputs=exact, **SETTINGS).fit(DATA.X, DATA.y)
+    truth = rough.certificate_.objective - best.certificate_.objective
+    assert 0 < truth <= rough.certificate_.gap_full <= 5 * truth
+    stopped = ChainCRF(inputs=exact, C=3.0, tol=1e-3).fit(DATA.X, DATA.y)
+    certified = stopped.distribution(DATA.X).certify()
+    labels = np.concatenate(best.predict(DATA.X))
+    sure = np.concatenate(certified.margins) > 0
+    assert 0 < sure.sum() < len(sure)
+    assert (np.concatenate(stopped.predict(DATA.X))[sure] == labels[sure]).all()
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "newton-cg"])
@@ -141,7 +187,7 @@ def test_files_have_all_inputs_and_their_parameters(tmp_path):
     inputs = {
         "vectors": Input(RBF(0.7), n_components=10, columns=slice(0, 2), C=2.0),
         "words": Input(),
-        "steps": Input("linear", of="vectors", columns=[1], steps=True),
+        "steps": Input("linear", of="vectors", columns=[1], scores="steps"),
     }
     X = [{"vectors": x, "words": words(x)} for x in DATA.X]
     crf = ChainCRF(inputs=inputs, C=3.0, random_state=0, fit_intercept=True, boundaries=True, laplace=True)
@@ -279,9 +325,9 @@ def test_wrong_data_are_refused_by_name(inputs, X, message):
         ({"inputs": {"a": "rbf"}}, "expected a dict from names to kernelcrf.Input"),
         ({"inputs": {"a__b": Input()}}, "inputs has the name 'a__b': expected a string without '__'"),
         ({"inputs": {"a": Input(gamma=-1.0)}}, "inputs__a__gamma=-1.0: expected"),
-        ({"inputs": {"a": Input(steps=True)}}, "expected at least one input that scores tokens"),
+        ({"inputs": {"a": Input(scores="steps")}}, "expected at least one input that scores all tokens"),
         ({"inputs": {"a": Input()}, "kernel": "rbf"}, "cannot be combined with kernel='rbf': set this parameter of"),
-        ({"inputs": {"a": Input()}, "edge_kernel": "rbf"}, "edge_kernel='rbf': pass an Input with steps=True"),
+        ({"inputs": {"a": Input()}, "edge_kernel": "rbf"}, "edge_kernel='rbf': pass an Input with scores='steps'"),
         (
             {"inputs": {"a": Input()}, "C": Evidence(optimize_kernel=True)},
             r"optimize_kernel=True, n_restarts=0\): the evidence chooses the kernel of",

@@ -115,7 +115,8 @@ def data():
         {"edge_kernel": "rbf", "fit_intercept": True, "boundaries": True, "C": 100.0},
         {"kernel": "linear", "label_kernel": SIMILAR, "class_weight": "balanced"},
         {"constraints": [(i, j) for i in range(3) for j in range(3) if (i, j) != (0, 2)]},
-        {"inputs": {"a": Input("rbf", columns=[0], n_components=10), "b": Input("linear", columns=[1], steps=True)}},
+        {"inputs": {"a": Input(columns=[0], n_components=10), "b": Input("linear", columns=[1], scores="steps")}},
+        {"inputs": {"a": Input(columns=[0], n_components=10), "b": Input("linear", columns=[1], scores="starts")}},
     ],
 )
 @pytest.mark.parametrize("weighted", [False, True])

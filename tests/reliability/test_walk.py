@@ -83,7 +83,7 @@ MACHINES = {
             "inputs": (
                 {"p": Input("linear", columns=[0]), "q": Input("rbf", gamma=0.5)},
                 {"p": Input("linear", columns=[1]), "q": Input("rbf", gamma=0.5)},
-                {"p": Input("linear", columns=[0]), "q": Input("linear", steps=True)},
+                {"p": Input("linear", columns=[0]), "q": Input("linear", scores="steps")},
                 {"p": Input("linear", columns=[0])},
             ),
             "inputs__p__C": (None, 3.0),

@@ -77,7 +77,8 @@ def explain(
     j = model.column(index)
 
     rows = model.reader.read([x])[0][[t]]
-    inputs = [(own, matrix_of(rows, own.name).astype(np.float64)) for own in model.token_inputs]
+    here = [own for own in model.label_inputs if own.kind.covers(chains)[t]]
+    inputs = [(own, matrix_of(rows, own.name).astype(np.float64)) for own in here]
     with_landmarks = [(own, row) for own, row in inputs if own.landmarks is not None]
     terms, values, weights = _terms(model, inputs, t == 0, t == chains.n_nodes - 1)
     scores = values @ weights
@@ -109,7 +110,7 @@ def explain(
         p=float(np.exp(min(log_p, 0.0))),
         neighbours=log_p - log_alone,
         columns=tuple(sorted(effects, key=lambda one: -abs(one.effect))[:n_terms]),
-        nearest=_nearest(model, with_landmarks, n_terms),
+        nearest=_nearest(model, [one for one in with_landmarks if one[0].kind.is_token], n_terms),
     )
 
 
@@ -154,6 +155,7 @@ def _positions(model: ChainModel, inputs: Sequence[tuple[TokenInput, Inputs]], n
     """
     if model.term_positions is None:
         return None
+    inputs = [one for one in inputs if one[0].kind.is_token]
     firsts = np.cumsum([0, *(own.map.n for own, _ in inputs)])
     rows = np.concatenate([first + _present(*one) for first, one in zip(firsts[:-1], inputs, strict=True)])
     found = np.full((n, 2), -1)

@@ -204,7 +204,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     transitions_ : (L, L), scores of transitions, [from, to].
     intercept_ : (L,), constant scores of labels.
     start_scores_, end_scores_ : (L,), scores of first and of last labels.
-    edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`, or of inputs with `steps=True`, which score
+    edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`, or of inputs with scores="steps", which score
         transitions; None if there are none.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel; with `inputs`, a dict of them.
     landmark_positions_ : (n_landmarks, 2), the index of the sequence and of the token of each landmark. If the landmark
@@ -496,15 +496,15 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         changed = {name: bool(getattr(self, name) != defaults[name]) for name in OF_ONE_INPUT}
         self._exclude("inputs", changed, "set this parameter of each Input")
         steps = {"edge_kernel": self.edge_kernel is not None}
-        self._exclude("inputs", steps, "pass an Input with steps=True, which scores transitions")
+        self._exclude("inputs", steps, "pass an Input with scores='steps'")
         advice = "the evidence chooses the kernel of one input only; search over parameters such as inputs__NAME__gamma"
         self._exclude("inputs", {"C": self._optimizes_kernel}, advice)
         for name, one in self.inputs.items():
             if not isinstance(name, str) or not name or BETWEEN in name:
                 raise ParameterError(f"inputs has the name {shown(name)}: expected a string without {BETWEEN!r}")
             one.check(name)
-        if all(one.steps for one in self.inputs.values()):
-            raise ParameterError("all inputs have steps=True: expected at least one input that scores tokens")
+        if all(one.scores != TOKENS for one in self.inputs.values()):
+            raise ParameterError("no input has scores='tokens': expected at least one input that scores all tokens")
 
     def __sklearn_clone__(self) -> Self:
         """Return a copy with the same parameters, which is not fitted; its prior is the same fitted model."""
@@ -514,7 +514,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
 
     @property
     def _least_counts(self) -> Mapping[str, float]:
-        of_inputs = [OF_INPUT + name for name, one in (self.inputs or {}).items() if not one.steps]
+        of_inputs = [OF_INPUT + name for name, one in (self.inputs or {}).items() if one.scores == TOKENS]
         return self._least_counts_of(of_inputs or [TOKEN_TERM])
 
     def _kernels_for(
@@ -537,9 +537,9 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         adding = any(isinstance(one.n_components, str) for one in (self.inputs or {}).values())
         return super()._searches | {"inputs": adding}
 
-    def _inputs_of(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, tuple[InputKernel, float, bool]]:
+    def _inputs_of(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, tuple[InputKernel, float, str]]:
         return {
-            name: (kernels[kernel_parameter(OF_INPUT + name)], C if one.C is None else float(one.C), bool(one.steps))
+            name: (kernels[kernel_parameter(OF_INPUT + name)], C if one.C is None else float(one.C), one.scores)
             for name, one in (self.inputs or {}).items()
         }
 

@@ -15,8 +15,9 @@ from kernelcrf.kernels.inputs import COEF0, DEGREE, InputKernel
 from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.readers.inputs import BETWEEN, InputsReader
+from kernelcrf.score.cliques import OF_INPUTS, TOKENS
 from kernelcrf.score.terms import OF_INPUT, PRIOR_VARIANCE
-from kernelcrf.validation import FLAG, Constraint, either, instance_of, is_listed, nothing
+from kernelcrf.validation import Constraint, either, instance_of, is_listed, nothing, one_of
 
 ENTRY = either(instance_of(str, text="the name of an entry"), nothing)
 COLUMNS = either(
@@ -53,9 +54,9 @@ class Input(ValidatedEstimator):
         with the same `of` read the same entry.
     columns : None, slice, str, or list of int or str, default=None
         Columns that this input reads: indices, or names of columns of data frames; None reads all columns.
-    steps : bool, default=False
-        Whether the input scores transitions between labels, as `edge_kernel` of ChainCRF does, instead of the labels of
-        tokens.
+    scores : "tokens", "steps", "starts" or "ends", default="tokens"
+        Which labels the input scores: the labels of all tokens; the steps from one label to the next, with the input at
+        the second of the two tokens; the labels of first tokens; or the labels of last tokens.
 
     Examples
     --------
@@ -82,7 +83,7 @@ class Input(ValidatedEstimator):
     C: Annotated[float | None, either(*PRIOR_VARIANCE.constraints, nothing)] = None
     of: Annotated[str | None, ENTRY] = None
     columns: Annotated[Any, COLUMNS] = None
-    steps: Annotated[bool, FLAG] = False
+    scores: Annotated[str, either(one_of(*OF_INPUTS))] = TOKENS
 
     def check(self, name: str) -> None:
         """Raise if a parameter is wrong; `name` is the name of this input, which the error shows."""

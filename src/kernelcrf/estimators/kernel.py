@@ -106,8 +106,8 @@ class KernelEstimator(InputEstimator[Chained]):
             advice = "this penalty needs label_kernel='delta'. Set penalty=None, or another penalty"
             self._exclude("penalty", {"label_kernel": not delta}, advice)
 
-    def _inputs_of(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, tuple[InputKernel, float, bool]]:
-        """Return, for each input that has a name, its kernel, its prior variance, and whether it scores transitions."""
+    def _inputs_of(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, tuple[InputKernel, float, str]]:
+        """Return, for each input that has a name, its kernel, its prior variance, and the cliques that it scores."""
         return {}
 
     def _groups(self, terms: Sequence[Term]) -> list[list[str]]:

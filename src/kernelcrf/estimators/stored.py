@@ -18,6 +18,7 @@ from kernelcrf.penalties import ElasticNet, penalty_from_config
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.labels import label_from_json, label_to_json
 from kernelcrf.rules import C_from_config, C_to_config, Evidence
+from kernelcrf.score.cliques import STEPS, TOKENS
 from kernelcrf.score.terms import OF_INPUT
 from kernelcrf.solvers.stopping import StoppingRule, stopping_from_config
 
@@ -79,7 +80,16 @@ def parameters_of_0_1(parameters: Config) -> Config:
         if optimize_kernel:
             rule = Evidence(parameters.get("C", 1.0), optimize_kernel=True, n_restarts=n_restarts)
             parameters["C"] = C_to_config(rule)
+    if parameters.get("inputs") is not None:
+        parameters["inputs"] = {name: _input_of_0_1(one) for name, one in parameters["inputs"].items()}
     return parameters
+
+
+def _input_of_0_1(config: Config) -> Config:
+    """Return the parameters of an input under the names that they have now."""
+    if "steps" not in config:
+        return config
+    return {"scores": STEPS if config["steps"] else TOKENS} | {k: v for k, v in config.items() if k != "steps"}
 
 
 def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[str, InputKernel]) -> None:

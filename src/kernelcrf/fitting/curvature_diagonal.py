@@ -62,9 +62,8 @@ def curvature_diagonal(objective: Objective, at: Evaluation) -> Floats:
 
 def _of_partition(term: Term, partition: ChainPartition, state: PartitionState) -> Floats:
     if not term.kind.is_step:
-        p = state.residuals.nodes[term.kind.rows(partition.chains)]
-        weights = partition.apply_weights(np.ones(partition.n_nodes))[term.kind.rows(partition.chains)]
-        return _squares(term, partition, slice(None), _variances(term, p, weights))
+        weights = partition.apply_weights(term.kind.covers(partition.chains).astype(np.float64))
+        return _squares(term, partition, slice(None), _variances(term, state.residuals.nodes, weights))
     chains, width = partition.chains, partition.n_labels**2
     weights, total = partition.apply_weights(np.ones(partition.n_nodes)), np.zeros(term.size)
     for low, high in chains.runs(max(MOST_NUMBERS // width, 1)):

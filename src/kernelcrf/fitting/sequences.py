@@ -144,8 +144,9 @@ class LabelledSequences(LocalCorpus):
         If the term scores transitions, the single row has one number for each pair of labels.
         """
         allowed = np.eye(self.n_labels, dtype=bool)[self.labels] if self.allowed is None else self.allowed
-        if term.kind.is_token:
-            return frequencies(self.rows(input_of(term)[0]), allowed)
+        if not term.kind.is_step:
+            rows = term.kind.rows(self.chains)
+            return frequencies(self.rows(input_of(term)[0])[rows], allowed[rows])
         before, into = self.chains.cliques(EDGE).T
         return np.asarray(allowed[before].T.astype(np.float32) @ allowed[into]).reshape(1, -1)
 

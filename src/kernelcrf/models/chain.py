@@ -36,7 +36,7 @@ from kernelcrf.readers.base_scores import check_base_scores, read_base_scores
 from kernelcrf.readers.inputs import InputsReader, reader_from_config
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.score.cliques import STEPS, TOKENS
+from kernelcrf.score.cliques import OF_INPUTS, STEPS, TOKENS
 from kernelcrf.score.score import add_base, add_terms
 from kernelcrf.score.tables import ChainScores
 from kernelcrf.score.terms import (
@@ -276,12 +276,12 @@ class ChainModel(KernelModel):
         inputs = {name: (stored[name], source) for name, source in named.items()}
         tokens = {name: one for name, one in inputs.items() if one[0] == TOKENS} or {TOKEN_TERM: (TOKENS, TOKENS)}
         constants = [TRANSITION_TERM, *(name for name in (BIAS_TERM, START_TERM, END_TERM) if name in stored)]
-        steps = {name: one for name, one in inputs.items() if one[0] == STEPS}
-        steps |= {STEP_TERM: (STEPS, TOKENS)} if STEP_TERM in stored else {}
-        terms = tokens | {name: (CHAIN_CLIQUES[name], None) for name in constants} | steps
+        others = {STEP_TERM: (STEPS, TOKENS)} if STEP_TERM in stored else {}
+        others |= {name: one for name, one in inputs.items() if one[0] in OF_INPUTS and name not in tokens}
+        terms = tokens | {name: (CHAIN_CLIQUES[name], None) for name in constants} | others
         L, widths = (
             len(labels.classes),
-            {str(source): reader.width(str(source)) for _, source in (tokens | steps).values()},
+            {str(source): reader.width(str(source)) for _, source in (tokens | others).values()},
         )
         shared = cls._read_terms(config, arrays, L, terms, widths)
         return cls(**shared, **cls._read_chain(config, arrays, L, shared), reader=reader, labels=labels)

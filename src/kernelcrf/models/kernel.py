@@ -26,7 +26,7 @@ from kernelcrf.persistence.checks import read_array
 from kernelcrf.readers.inputs import BETWEEN, InputsReader
 from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.score.cliques import DURATIONS, KINDS, TOKENS
+from kernelcrf.score.cliques import DURATIONS, KINDS, TOKENS, Clique
 from kernelcrf.score.layout import Layout
 from kernelcrf.score.terms import BIAS_TERM, FIRST_TERM, LAST_TERM, OF_INPUT, SEGMENT_TERM, STEP_TERM, TOKEN_TERM, Term
 from kernelcrf.validation import shown
@@ -52,9 +52,10 @@ ExpectedTerms: TypeAlias = Mapping[str, tuple[str, str | None]]
 
 @dataclass(frozen=True, eq=False)
 class TokenInput:
-    """An input that scores the labels of tokens, with its kernel and weights.
+    """An input that scores single labels of tokens, with its kernel and weights.
 
     prefix : what the names of its columns begin with; empty if the input has no name.
+    kind : the kind of cliques that the input scores.
     map : the map from inputs to features whose inner products approximate `kernel`.
     coef : the weights, one row per feature and one column per label.
     columns : the names of the columns of the input.
@@ -62,6 +63,7 @@ class TokenInput:
 
     name: str
     prefix: str
+    kind: Clique
     kernel: InputKernel
     map: FeatureMap
     coef: Floats
@@ -124,20 +126,24 @@ class KernelModel(FittedModel):
 
     @cached_property
     def token_inputs(self) -> list[TokenInput]:
-        """Return the inputs that score the labels of tokens, with their kernels and weights, in the order of `coef`."""
+        """Return the inputs that score the labels of all tokens, in the order of `coef`."""
+        return [one for one in self.label_inputs if one.kind.is_token]
+
+    @cached_property
+    def label_inputs(self) -> list[TokenInput]:
+        """Return the inputs that score single labels, of all tokens first; they have kernels and weights."""
         named = self.reader.names_of if isinstance(self.reader, InputsReader) else lambda _: self.reader.feature_names
-        token_inputs = []
+        inputs = []
         for term in self.layout.terms:
-            if term.kind.is_token and term.kernel is not None and term.input is not None:
+            if term.kind.array == TOKENS and term.kernel is not None and term.input is not None:
                 feature_map = self.maps[term.name]
                 prefix = f"{term.input}{BETWEEN}" if term.name.startswith(OF_INPUT) else ""
                 width = feature_map.landmarks.shape[1] if isinstance(feature_map, WhitenedMap) else feature_map.n
                 names = named(term.input)
                 columns = [f"x{c}" for c in range(width)] if names is None else list(names)
-                token_inputs.append(
-                    TokenInput(term.input, prefix, term.kernel, feature_map, self._expand(term.name), columns)
-                )
-        return token_inputs
+                coef = self._expand(term.name)
+                inputs.append(TokenInput(term.input, prefix, term.kind, term.kernel, feature_map, coef, columns))
+        return inputs
 
     @property
     def kernel(self) -> InputKernel | dict[str, InputKernel]:

@@ -252,13 +252,14 @@ class ChainPartition(RowPartition):
         return self.weighted_sum(entropy(at.scores.s, at.scores.w, self.chains, n_threads=n_jobs))
 
     def residual(self, term: Term, at: PartitionState) -> Array:
-        residual = term.kind.take(ChainScores(at.residuals.r, at.residuals.q).arrays, self.chains)
+        residual = term.kind.take_all(ChainScores(at.residuals.r, at.residuals.q).arrays, self.chains)
         return term.k_y.adjoint(residual.astype(np.float64))
 
     def spread(self, term: Term, at: PartitionState) -> Array:
         p = at.residuals.nodes
         # Rounding lets p exceed 1, and a large weight makes a negative variance greater than lam.
-        return self.apply_weights(np.maximum(p * (1 - p), 0))[term.kind.rows(self.chains)]
+        spread = self.apply_weights(np.maximum(p * (1 - p), 0))
+        return spread if term.kind.is_token else spread * term.kind.covers(self.chains)[:, None]
 
     def mass(self, term: Term) -> float:
         return self.weighted_sum(self.chains.lengths)
@@ -269,7 +270,7 @@ class ChainPartition(RowPartition):
         return self.apply_weights(sizes.astype(np.float64))
 
     def clique_weights(self, term: Term) -> Floats:
-        return self.apply_weights(np.ones(self.chains.n_nodes))
+        return self.apply_weights(term.kind.covers(self.chains).astype(np.float64))
 
     @cached_property
     def observed_steps(self) -> Floats:

@@ -162,7 +162,7 @@ class SegmentPartition(RowPartition):
 
         Terms whose moments are sums over sequences have a single row.
         """
-        return term.kind.take(self._weighted(moments), self.chains)
+        return term.kind.take_all(self._weighted(moments), self.chains)
 
     @cached_property
     def _token_weights(self) -> Floats | None:

@@ -71,6 +71,11 @@ class Clique:
         return self.array == TOKENS and self.nodes == "all_nodes"
 
     @property
+    def has_token_inputs(self) -> bool:
+        """Return whether a clique may read the input of a token of a sequence: its own, or the second of a step."""
+        return self.array in (TOKENS, STEPS)
+
+    @property
     def is_segment(self) -> bool:
         """Return whether a clique is a whole segment, so that there is a row per candidate segment."""
         return self.input == SEGMENTS
@@ -99,12 +104,23 @@ class Clique:
         return segments.starts if self.name == FIRSTS else segments.ends - 1
 
     def add(self, arrays: Mapping[str, Array], scores: Array, chains: Nodes) -> None:
-        """Add scores to the array of this kind: one row per clique, or a single row for all cliques.
+        """Add scores to the array of this kind: one row per clique or per row of the array, or a single row for all.
 
         The array may have further axes before its last one, in the order of the cliques.
         """
         target, rows = arrays[self.array], self.rows(chains)
+        if len(scores) == len(target) != 1:
+            scores = scores[rows]
         target[rows] += scores.reshape(target.shape) if len(scores) != 1 and target.ndim > 2 else scores
+
+    def take_all(self, arrays: Mapping[str, Array], chains: Nodes) -> Array:
+        """Return all rows of an array, with 0 in rows that do not belong to these cliques."""
+        rows = self.rows(chains)
+        if isinstance(rows, slice):
+            return self.take(arrays, chains)
+        whole = np.zeros_like(arrays[self.array])
+        whole[rows] = arrays[self.array][rows]
+        return whole
 
     def take(self, arrays: Mapping[str, Array], chains: Nodes) -> Array:
         """Return the rows of these cliques in an array, one row per clique."""
@@ -130,6 +146,9 @@ KINDS = {
     )
 }
 """The kinds of cliques of sequences and segmentations, by name."""
+
+OF_INPUTS = tuple(name for name, kind in KINDS.items() if kind.has_token_inputs)
+"""The names of the kinds of cliques that inputs of a user may score."""
 
 
 def kind_of(name: str) -> Clique:

@@ -40,7 +40,7 @@ class Score:
         add_terms(arrays, self.terms(theta, n_jobs), self.chains)
 
     def terms(self, theta: Floats, n_jobs: int = 1) -> Iterator[tuple[Term, Array]]:
-        """Yield the scores of each term: one row per clique, or a single row if the term has no inputs."""
+        """Yield the scores of each term: one row per row of its features, or a single row if it has no inputs."""
         weights = self.layout.split(theta)
         for group in self._groups():
             features = self.features.get(group[0].name)
@@ -60,7 +60,7 @@ class Score:
             if features is None:
                 gradients[group[0].name] = group[0].adjoint(group[0].kind.take(arrays, self.chains))
                 continue
-            rows = [term.k_y.adjoint(term.kind.take(arrays, self.chains)) for term in group]
+            rows = [term.k_y.adjoint(term.kind.take_all(arrays, self.chains)) for term in group]
             R = np.ascontiguousarray(rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1))
             G = features.transposed_times(R, n_jobs)
             for term, columns in zip(group, _columns(group), strict=True):

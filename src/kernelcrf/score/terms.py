@@ -183,13 +183,13 @@ def constant_term(cliques: str) -> str:
     return f"{cliques} constant"
 
 
-def input_term(name: str, kernel: InputKernel, C: float, k_y: LabelKernel, *, steps: bool) -> Term:
-    """Return the term of the input called `name`, which scores tokens or, if `steps` is True, transitions.
+def input_term(name: str, kernel: InputKernel, C: float, k_y: LabelKernel, cliques: str) -> Term:
+    """Return the term of the input called `name`, which scores the labels of the given kind of cliques.
 
-    k_y : the label kernel of terms that score tokens.
+    k_y : the label kernel of terms that score single labels.
     """
-    k_y = LabelKernel("delta", k_y.L**2) if steps else k_y
-    return Term(OF_INPUT + name, STEPS if steps else TOKENS, k_y, C, kernel, name)
+    k_y = LabelKernel("delta", k_y.L**2) if kind_of(cliques).is_step else k_y
+    return Term(OF_INPUT + name, cliques, k_y, C, kernel, name)
 
 
 def chain_terms(
@@ -202,22 +202,22 @@ def chain_terms(
     C_bias: float | None = None,
     C_ends: float | None = None,
     label_kernel: str | npt.ArrayLike = "delta",
-    inputs: Mapping[str, tuple[InputKernel, float, bool]] | None = None,
+    inputs: Mapping[str, tuple[InputKernel, float, str]] | None = None,
 ) -> list[Term]:
     """Return the terms of a chain: scores of tokens and, optionally, of transitions, labels, and both ends.
 
     kernel, label_kernel, C : input kernel, label kernel and prior variance of the scores of tokens; no kernel if
         there are `inputs`.
-    inputs : for each input that has a name, its kernel, its prior variance, and whether it scores transitions.
+    inputs : for each input that has a name, its kernel, its prior variance, and the kind of cliques that it scores.
     C_edge : prior variance of transitions, or None to leave transitions out.
     C_bias : prior variance of label biases, which have the label kernel of tokens, or None to leave biases out.
     C_ends : prior variance of the scores of first and of last labels, or None to leave them out.
     edge_kernel : input kernel of transitions that depend on the input, or None if transitions are constant.
     """
     pairs, k_y = LabelKernel("delta", n_labels**2), LabelKernel.of(label_kernel, n_labels)
-    of_inputs = [input_term(name, k_x, own, k_y, steps=steps) for name, (k_x, own, steps) in (inputs or {}).items()]
+    of_inputs = [input_term(name, k_x, own, k_y, cliques) for name, (k_x, own, cliques) in (inputs or {}).items()]
     terms = [] if kernel is None else [Term(TOKEN_TERM, TOKENS, k_y, C, kernel, TOKENS)]
-    terms += [term for term in of_inputs if term.cliques == TOKENS]
+    terms += [term for term in of_inputs if term.kind.is_token]
     if C_edge is not None:
         terms.append(Term(TRANSITION_TERM, STEPS, pairs, C_edge))
     if C_bias is not None:
@@ -227,8 +227,7 @@ def chain_terms(
         terms.append(Term(END_TERM, ENDS, LabelKernel("delta", n_labels), C_ends))
     if C_edge is not None and edge_kernel is not None:
         terms.append(Term(STEP_TERM, STEPS, pairs, C_edge, edge_kernel, TOKENS))
-    terms += [term for term in of_inputs if term.cliques == STEPS]
-    return terms
+    return terms + [term for term in of_inputs if not term.kind.is_token]
 
 
 def segment_terms(
