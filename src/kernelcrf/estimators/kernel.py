@@ -82,7 +82,7 @@ class KernelEstimator(InputEstimator[Chained]):
             C_edge=C if self._has_edges else None,
             C_bias=C if self.fit_intercept else None,
             C_ends=C if boundaries else None,
-            label_kernel=self.label_kernel,
+            label_kernel=self._label_kernel(n_labels),
             inputs=self._inputs_of(kernels, C),
         )
         terms = self._penalise(terms + more(kernels, C))
@@ -105,6 +105,10 @@ class KernelEstimator(InputEstimator[Chained]):
             delta = isinstance(self.label_kernel, str) and self.label_kernel == "delta"
             advice = "this penalty needs label_kernel='delta'. Set penalty=None, or another penalty"
             self._exclude("penalty", {"label_kernel": not delta}, advice)
+
+    def _label_kernel(self, n_labels: int) -> Any:
+        """Return the kernel of labels, given the number of labels."""
+        return self.label_kernel
 
     def _inputs_of(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, tuple[InputKernel, float, str]]:
         """Return, for each input that has a name, its kernel, its prior variance, and the cliques that it scores."""

@@ -34,6 +34,8 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
     """Return the content of a model file for a fitted estimator: a dict that JSON can store, and a dict of arrays.
 
     dtype : the type in which weights are stored; None means float64.
+
+    If the class of the estimator is the user's own, the file names the class of this library that it is derived from.
     The parameters `engine`, `checkpoint`, `prior` and `n_jobs` are left out. If the parameter `kernel` is not a string,
     None is stored, because the fitted model contains the kernel.
     """
@@ -58,7 +60,9 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
     config, arrays = estimator.model_.to_arrays()
     if dtype is not None:
         arrays[WEIGHTS] = arrays[WEIGHTS].astype(dtype)
-    return {"parameters": {name: plain(value, name) for name, value in parameters.items()}, **config}, arrays
+    kind = next(cls.__name__ for cls in type(estimator).__mro__ if cls.__module__.startswith("kernelcrf."))
+    stored = {name: plain(value, name) for name, value in parameters.items()}
+    return {"estimator": kind, "parameters": stored, **config}, arrays
 
 
 RENAMED_RULES = {"joint": "viterbi"}

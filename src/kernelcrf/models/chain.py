@@ -260,7 +260,6 @@ class ChainModel(KernelModel):
         if self.legal is not None:
             arrays |= {f"legal.{name}": getattr(self.legal, name) for name in ("steps", "first", "last")}
         own = {
-            "estimator": "ChainCRF",
             "inputs": self.reader.to_config(),
             "labels": self.labels.to_config(),
             "metadata": parts.METADATA.check("metadata_", self.metadata),

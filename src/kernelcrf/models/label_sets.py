@@ -159,13 +159,12 @@ class LabelSetModel(NetworkModel):
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, arrays = super().to_arrays()
-        config["estimator"] = "MultiLabelCRF"
         return config | self.sets.to_config() | self.rows.to_config(), arrays | {"edges": self.edges}
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
-        rows, sets = RowReader.from_config("MultiLabelCRF", config), LabelSetReader.from_config(config)
+        rows, sets = RowReader.from_config(config), LabelSetReader.from_config(config)
         edges = read_array(arrays, "edges", (len(arrays["edges"]), 2), "i")
         sizes = _sizes(pair_graph([2] * len(sets.values), edges, label_name))
         shared = cls._read_network(config, arrays, sizes, {ROWS: rows.n_features})
@@ -259,7 +258,7 @@ class TableModel(NetworkModel):
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, arrays = super().to_arrays()
-        config |= {"estimator": "MarkovNetwork"} | self.reader.to_config()
+        config |= self.reader.to_config()
         return config, arrays | {"edges": self.edges}
 
     @classmethod

@@ -392,7 +392,6 @@ class GraphModel(NetworkModel):
         """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, arrays = super().to_arrays()
         config |= {
-            "estimator": "GraphCRF",
             "labels": self.labels.to_config(),
             "directed": bool(self.directed),
             "has_edge_features": self.has_edge_features,

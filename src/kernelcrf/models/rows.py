@@ -109,13 +109,13 @@ class RowModel(KernelModel):
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, arrays = super().to_arrays()
-        config |= {"estimator": "KernelClassifier", "classes": values_to_config(self.classes)}
+        config["classes"] = values_to_config(self.classes)
         return config | self.reader.to_config(), arrays
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
-        reader, classes = RowReader.from_config("KernelClassifier", config), values_from_config(config["classes"])
+        reader, classes = RowReader.from_config(config), values_from_config(config["classes"])
         terms = {TOKEN_TERM: (TOKENS, TOKENS)} | ({BIAS_TERM: (TOKENS, None)} if len(config["terms"]) > 1 else {})
         shared = cls._read_terms(config, arrays, len(classes), terms, {TOKENS: reader.n_features})
         return cls(**shared, reader=reader, classes=classes)

@@ -245,7 +245,7 @@ class SegmentModel(ChainModel):
                 "pooling is a function, which a model file cannot store: use pooling='mean', 'max' or 'ends', or save "
                 "this estimator with joblib.dump"
             )
-        own = {"estimator": "SegmentCRF", "longest": self.longest, "tail": self.tail, "pooling": self.pooling}
+        own = {"longest": self.longest, "tail": self.tail, "pooling": self.pooling}
         return config | own, arrays
 
     @classmethod

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_array, check_X_y
 
 from kernelcrf.arrays import Array, Flags, Inputs, Labels, UserData, as_writable, is_sparse
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import read_count, read_flag
+from kernelcrf.persistence.checks import read_count, read_flag, read_text
 from kernelcrf.readers.columns import (
     check_names,
     named_errors,
@@ -92,10 +92,10 @@ class RowReader:
         return {"n_features": int(self.n_features), "feature_names": names_to_config(self.column_names)}
 
     @classmethod
-    def from_config(cls, owner: str, config: Mapping[str, UserData]) -> RowReader:
+    def from_config(cls, config: Mapping[str, UserData]) -> RowReader:
         """Return the reader whose `to_config` returned `config`."""
         n_features = read_count(config, "n_features", 1)
-        return cls(owner, n_features, names_from_config(config, n_features))
+        return cls(read_text(config, "estimator"), n_features, names_from_config(config, n_features))
 
 
 def _rows(X: UserData) -> UserData:
