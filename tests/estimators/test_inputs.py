@@ -101,7 +101,7 @@ def test_an_input_of_steps_equals_an_edge_kernel():
 @pytest.mark.parametrize("solver", ["lbfgs", "newton-cg"])
 @pytest.mark.parametrize("scores", ["starts", "ends"])
 def test_an_input_of_first_or_last_tokens_equals_a_kernel_that_is_zero_elsewhere(scores, solver, tmp_path):
-    """The input has the kernel k(x, x') f f', where the last column f is 1 at first (or last) tokens, and 0 elsewhere."""
+    """The input has the kernel k(x, x') f f', where the last column f is 1 at first (or last) tokens, else 0."""
     place = {"starts": 0, "ends": -1}[scores]
     flagged = [np.hstack([x, np.zeros((len(x), 1))]) for x in DATA.X]
     for x in flagged:
