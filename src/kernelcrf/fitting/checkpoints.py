@@ -40,6 +40,8 @@ from kernelcrf.validation import COUNT, PATH, check_parameters, either, instance
 __all__ = ["Checkpoint"]
 
 KIND = "checkpoint"
+# The most values that an error names if the checkpoint belongs to another fit.
+MOST_NAMED = 3
 DATA = {
     "inputs": "X",
     "labels": "y",
@@ -154,10 +156,11 @@ class Checkpoint:
             differ.remove("sequences")
         names = [
             DATA[name] if name in DATA else f"{name} {shown(there[name])} instead of {shown(problem[name])}"
-            for name in differ
+            for name in differ[:MOST_NAMED]
         ]
+        more = f" and in {len(differ) - MOST_NAMED} more values" if len(differ) > MOST_NAMED else ""
         raise ValueError(
-            f"checkpoint={os.fspath(self.path)!r} was written by a fit that differs in {'; '.join(names)}: pass "
+            f"checkpoint={os.fspath(self.path)!r} was written by a fit that differs in {'; '.join(names)}{more}: pass "
             "another path, or remove the file to start again"
         )
 
