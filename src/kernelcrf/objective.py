@@ -165,9 +165,10 @@ class Objective:
     def gap(self, at: Evaluation) -> float:
         """Return the objective minus its lower bound at an evaluated point.
 
-        If the objective is not convex, it has no such bound, and the result is sum_k |g_k|^2 / (2 lam_k), where g_k is
-        the gradient and lam_k the regularisation of term k. This sum is zero at a stationary point. With an L1 penalty,
-        the formula in `terms` takes its place.
+        An objective that is not convex has no such bound. Then the result is the sum over terms k of
+        |g_k|^2 / (2 lam_k), where g_k is the gradient with respect to the weights of term k, and lam_k is their prior
+        precision. This sum is zero at a stationary point. If terms have other penalties, the result is the sum of
+        their `Penalty.gap`.
         """
         if self.is_convex:
             return at.value - at.lower_bound

@@ -396,7 +396,7 @@ def test_a_hash_table_that_leads_nowhere_is_refused():
 def test_paths_that_are_no_model_files_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="missing"):
         read_model(tmp_path / "missing")
-    with pytest.raises(ModelFileError, match="this is a folder or a device"):
+    with pytest.raises(ModelFileError, match="is a folder or a device"):
         read_model(tmp_path)
     (tmp_path / "notes.txt").write_text("no model")
     with pytest.raises(ModelFileError, match=r"notes\.txt: not a model file .*begins with b'no m'.*expected b'lCRF'"):

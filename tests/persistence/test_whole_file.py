@@ -179,7 +179,7 @@ def test_a_save_is_interrupted_at_any_line(tmp_path, every, times):
 
 
 def test_what_is_no_file_is_not_read(tmp_path):
-    with pytest.raises(ModelFileError, match="this is a folder or a device: expected a model file"):
+    with pytest.raises(ModelFileError, match="is a folder or a device: expected a model file"):
         read(tmp_path)
-    with pytest.raises(ModelFileError, match="this is a folder or a device: expected a model file"):
+    with pytest.raises(ModelFileError, match="is a folder or a device: expected a model file"):
         kernelcrf.load("/dev/null")

@@ -1,4 +1,7 @@
-"""Load US addresses from XML files: one element per address, one element per token in it, whose tag is the label."""
+"""Load US addresses from XML files.
+
+Each address is an element. It contains one element per token, and the tag of this inner element is the label.
+"""
 
 from __future__ import annotations
 

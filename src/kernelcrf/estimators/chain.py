@@ -520,7 +520,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     def _kernels_for(
         self, reader: SequenceReader | InputsReader, by_scale: Callable[[str], float]
     ) -> dict[str, InputKernel]:
-        """Return the kernels that the parameters define for the inputs of a reader, by names of parameters."""
+        """Return a dict from the name of each parameter that sets a kernel to its kernel for the inputs of a reader."""
         if isinstance(reader, InputsReader):
             inputs = self.inputs.items()
             return {kernel_parameter(OF_INPUT + name): one.make_kernel(name, reader, by_scale) for name, one in inputs}

@@ -155,7 +155,9 @@ class ChainOver(ValidatedEstimator):
             )
         missing = [i for i, x in enumerate(sequences) if not isinstance(x, Mapping) or self.of not in x]
         if missing:
-            raise ValueError(f"X[{missing[0]}] has no entry {self.of!r}, which of= names: expected it in all sequences")
+            raise ValueError(
+                f"X[{missing[0]}] has no entry {self.of!r}: expected one in each sequence, because of={self.of!r}"
+            )
         return [x[self.of] for x in sequences]
 
     def _folds(self, chains: Chains, groups: UserData) -> list[tuple[Array, Array]]:

@@ -55,8 +55,8 @@ class Input(ValidatedEstimator):
     columns : None, slice, str, or list of int or str, default=None
         Columns that this input reads: indices, or names of columns of data frames; None reads all columns.
     scores : "tokens", "steps", "starts" or "ends", default="tokens"
-        Which labels the input scores: the labels of all tokens; the steps from one label to the next, with the input at
-        the second of the two tokens; the labels of first tokens; or the labels of last tokens.
+        What the input scores. "tokens" are the labels of all tokens, "starts" and "ends" those of first and of last
+        tokens. "steps" are the steps from one label to the next, with the input at the second of the two tokens.
 
     Examples
     --------

@@ -120,7 +120,10 @@ class KernelEstimator(InputEstimator[Chained]):
 
     @property
     def _least_counts(self) -> Mapping[str, float]:
-        """Return how often pairs must occur to have a weight, by the names of terms that omit some pairs."""
+        """Return a dict from the name of a term to the number of times that a pair must occur to get a weight.
+
+        Terms in which all pairs have a weight are not in the dict.
+        """
         return {}
 
     def get_feature_names_out(self, input_features: UserData = None) -> Array:

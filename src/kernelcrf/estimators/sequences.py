@@ -228,7 +228,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         return replace(super()._settings(seed), n_restarts=int(self.n_restarts))
 
     def _least_counts_of(self, of_inputs: Collection[str]) -> dict[str, float]:
-        """Return how often pairs must occur to have a weight, by the names of terms that omit some pairs.
+        """Return a dict from the name of a term to the number of times that a pair must occur to get a weight.
 
         of_inputs : the names of the terms that score labels, given inputs.
         """

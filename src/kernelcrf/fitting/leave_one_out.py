@@ -7,12 +7,14 @@ Without the sequence, the objective is P_i = P - omega_i f_i. One Newton step fr
     theta_i = theta + d_i,    (H - H_i) d_i = g_i - g.
 
 The system is solved by preconditioned conjugate gradients. With up to MOST_EXACT weights, the preconditioner is H,
-whose inverse is computed once. If r is the residual and z = H^-1 r, the next direction is z + beta p, and its product
-with H is r + beta H p, which is known. An iteration thus costs one product with H^-1, for many sequences together, and
-one product with H_i. With more weights, each product with H is a pass over the data, and the accuracy is lower.
+whose inverse is computed once. Let r be the residual, z = H^-1 r, and p the direction of the last iteration. The next
+direction is z + beta p, with the usual number beta of conjugate gradients. Its product with H is r + beta H p, and H p
+is known from the last iteration. An iteration thus costs one product with H^-1, for many sequences together, and one
+product with H_i. With more weights, H is not stored: each product with H is a pass over the data, and the accuracy is
+lower.
 
-The module `left_out` has a bound on the error of the result. If it is above a tolerance, further Newton steps with line
-searches lower it. Everything is computed in float64.
+The module `left_out` has a bound on the error of the result. If this bound is above a tolerance, further Newton steps
+with line searches lower the error. Everything is computed in float64.
 """
 
 from __future__ import annotations

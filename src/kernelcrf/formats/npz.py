@@ -109,8 +109,8 @@ def write(file: BinaryIO, records: Iterable[Record]) -> None:
         missing = [record for record in records if getattr(record, entry) is None]
         if missing and len(missing) < len(records):
             raise FormatError(
-                f"{missing[0].place}: the sequence has no {entry}: expected {entry} for all sequences or for none; "
-                "otherwise write a .jsonl file"
+                f"{missing[0].place}: the sequence has no {entry}, and others have: expected {entry} for all "
+                f"sequences or for none; a .jsonl file can have {entry} for some of them"
             )
         if not missing:
             arrays[key] = _array(records, entry)

@@ -21,7 +21,7 @@ class TokenLines:
 
     @property
     def separator(self) -> str:
-        """Return the separator of the cells of a line, a tab or a blank; it is "" if a line has only one cell."""
+        """Return the character between the cells of a line: a tab, or a blank, or "" if a line has only one cell."""
         first = self.lines[self.places[0]].strip(" ")
         return next((one for one in "\t " if one in first), "")
 

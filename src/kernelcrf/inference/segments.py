@@ -97,7 +97,10 @@ class SegmentScores:
 
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
-        """Return the tuple of arrays that the compiled loops take, with zeros, -inf or nothing for what is None."""
+        """Return the tuple of arrays that the compiled loops take.
+
+        Scores that are None become zeros or empty arrays. A tail that is None becomes -inf, so that no segment has one.
+        """
         s = np.ascontiguousarray(self.tokens, np.float64)
         L, positions = s.shape[1], (len(s) + self.order.n_samples, s.shape[1])
         total, nothing = np.empty(positions), np.zeros_like(s)

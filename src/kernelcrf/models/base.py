@@ -236,7 +236,7 @@ def _read_layout(
         if not fits or (term.pairs is not None and term.pairs.n != n):
             raise ModelFileError(
                 f"the term {shown(term.name)} of the model file has {shown(term.n)} features and a label kernel of "
-                f"another size: expected {n} features and {size} labellings. Use another copy"
+                f"{shown(term.k_y.L)} labellings: expected {n} features and {size} labellings. Use another copy"
             )
     return layout, maps
 

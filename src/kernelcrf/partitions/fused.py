@@ -2,12 +2,12 @@
 
 A block consists of whole sequences whose features fit into the cache. For each block, scores are computed, inference is
 run, and the gradient with respect to the scores is multiplied by the same features before the next block starts.
-This is an optimisation of `score.Score`: the result is the same as if its map, inference and its transpose were called
-one after another for all sequences.
+This is an optimisation of three steps for all sequences: the map of `score.Score`, inference, and the transpose of this
+map. The result is the same.
 
 This covers the common case: all terms that have inputs score tokens and have a dense row of features per token,
-transitions do not depend on inputs, and all labels are observed. Inference does not use logarithms here. If this would
-overflow or underflow for a sequence, `evaluate` returns None, and the caller has to use these three steps instead.
+transitions do not depend on inputs, and all labels are observed. Inference does not use logarithms here. If numbers
+overflow or underflow for a sequence, `evaluate` returns None, and the caller has to use the three steps instead.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def read(path: PathLike) -> Content:
     """Return the content of a model file; raise ModelFileError if the file is not valid."""
     size = Path(path).stat().st_size
     if not Path(path).is_file():
-        raise ModelFileError(f"{path}: this is a folder or a device: expected a model file")
+        raise ModelFileError(f"{path} is a folder or a device: expected a model file")
     try:
         with named_errors(path), open(path, "rb") as head:
             n_header = int.from_bytes(head.read(8), "little")

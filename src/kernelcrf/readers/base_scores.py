@@ -72,7 +72,7 @@ def check_base_scores(names: Sequence[str], base: Mapping[str, Array] | None) ->
         had = f"with base scores of {' and '.join(sorted(names))}" if names else "without base scores"
         raise ValueError(
             f"base_scores has scores of {' and '.join(given) or 'nothing'}, but the model was fitted {had}: expected "
-            "the same, because the weights are those of what base scores leave unexplained"
+            "base scores of the same kinds as in fit, because the weights were fitted beside them"
         )
 
 

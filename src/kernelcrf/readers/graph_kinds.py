@@ -60,7 +60,7 @@ class GraphKinds:
 
     @property
     def cliques(self) -> dict[str, str]:
-        """Return the kind of the cliques of each name that the user has given."""
+        """Return a dict from the names that the user has given to cliques to the kinds of these cliques."""
         return {name: f"cliques {name!r}" for name in self.named}
 
     @property

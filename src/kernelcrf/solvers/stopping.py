@@ -1,7 +1,7 @@
-"""Stopping rules: when a fit ends before its certified gap is within the tolerance.
+"""Stopping rules, which can end a fit early.
 
-Every fit ends at the tolerance. A stopping rule limits what it may cost until then; the name of the rule is the status
-of a fit that it ended.
+Without a rule, a fit ends when its certified gap is within the tolerance. A rule ends it earlier, if it has cost too
+much. The status of such a fit is the name of the rule.
 """
 
 from __future__ import annotations

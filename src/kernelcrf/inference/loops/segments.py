@@ -63,7 +63,10 @@ def scale_row(x, row, scaled):
 
 @inlined
 def log_times_scaled(matrix, scaled_matrix, k, x, row, scaled, top):
-    """Return the same as `log_times`, from scaled numbers if they do not underflow; `top` is the sum of both tops."""
+    """Return the same as `log_times`, computed from scaled numbers unless they underflow.
+
+    top : the sum of the logarithms of the factors by which the matrix and the row of x were divided.
+    """
     value = 0.0
     for i in range(x.shape[1]):
         value += scaled_matrix[k, i] * scaled[i]

@@ -204,12 +204,15 @@ def model_bytes(model: CRFsuiteModel) -> bytes:
 def _content(path: PathLike) -> bytes:
     size = Path(path).stat().st_size
     if not Path(path).is_file():
-        raise ModelFileError("this is a folder or a device: expected a file")
+        raise ModelFileError(f"{path} is a folder or a device: expected a model file of CRFsuite")
     with named_errors(path), open(path, "rb") as file:
         head = file.read(HEADER.size)
         # A large file of another kind is not read to its end.
         if not head.startswith(MARK) or size > LARGEST:
-            raise ModelFileError(f"the file begins with {head[:4]!r} and has {size:,} bytes: expected {MARK!r}")
+            raise ModelFileError(
+                f"the file begins with {head[:4]!r} and has {size:,} bytes: expected a model file of CRFsuite, which "
+                f"begins with {MARK!r} and has at most {LARGEST:,} bytes"
+            )
         return head + file.read(size - len(head))
 
 
