@@ -85,7 +85,7 @@ THEIRS = "import sklearn_crfsuite\nfrom sklearn_crfsuite import metrics, scorers
 OURS = "import kernelcrf.crfsuite as sklearn_crfsuite\nfrom kernelcrf.crfsuite import metrics, scorers"
 
 
-@pytest.mark.parametrize("n_train", [120])
+@pytest.mark.parametrize("n_train", [60, pytest.param(120, marks=pytest.mark.slow)])
 def test_the_tutorial_runs_with_other_import_lines(data_folder, n_train):
     """Predictions and F1 nearly agree: CRFsuite stops earlier, and counts features that are False as observed."""
     train, test = (kernelcrf.datasets.load_conll2000(part, folder=data_folder) for part in ("train", "test"))
