@@ -116,8 +116,8 @@ class Batch:
 
     def sequence(self, sample: int) -> tuple[Array, Array]:
         """Return the scores of one sequence, one row per token, and its transitions."""
-        own = self.nodes(sample)
-        return self.scores[own], self.transitions if self.tied else self.transitions[own]
+        nodes = self.nodes(sample)
+        return self.scores[nodes], self.transitions if self.tied else self.transitions[nodes]
 
     def map_tasks(self, function: Callable[[Iterator[Block]], Result], n_threads: int) -> list[Result]:
         """Call `function` once per task, in up to `n_threads` threads; return the results in the order of the tasks.
@@ -135,11 +135,11 @@ class Batch:
 
         def blocks(task: tuple[int, int]) -> Iterator[Block]:
             for low, high in self.chains.runs(block_nodes, *task):
-                own = slice(int(offsets[low]), int(offsets[high]))
-                transitions = self.transitions if self.tied else self.transitions[own]
+                nodes = slice(int(offsets[low]), int(offsets[high]))
+                transitions = self.transitions if self.tied else self.transitions[nodes]
                 local = offsets[low : high + 1] - offsets[low]
                 weights = None if self.weights is None else self.weights[low:high]
-                yield Block(slice(low, high), own, local, self.scores[own], transitions, tied_edges, weights)
+                yield Block(slice(low, high), nodes, local, self.scores[nodes], transitions, tied_edges, weights)
 
         costs = [float(offsets[high] - offsets[low]) for low, high in tasks]
         return LocalEngine(n_threads).map(lambda task: function(blocks(task)), tasks, costs)

@@ -161,8 +161,8 @@ class Exact:
         out = np.empty((m if marginals else 0, scores.shape[1]))
 
         def work(rows: slice) -> None:
-            kept, found = conditionals[rows] if keep else conditionals, out[rows] if marginals else out
-            loops.moments(scores[rows], *program.tree, kept, log_partition[rows], found)
+            kept, clique_marginals = conditionals[rows] if keep else conditionals, out[rows] if marginals else out
+            loops.moments(scores[rows], *program.tree, kept, log_partition[rows], clique_marginals)
 
         over_rows(work, m, n_threads)
         _raise_if_infeasible(log_partition)

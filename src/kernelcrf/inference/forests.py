@@ -76,8 +76,10 @@ class Cover:
         rho = np.bincount(np.concatenate(chosen), minlength=len(ends)) / len(chosen)
         starts, nodes = n - sizes.sum() + np.cumsum(sizes) - sizes, np.arange(graph.node_starts[-1])
         forests = tuple(
-            Forest(Exact(_forest_graph(graph, ends[own])), np.concatenate((nodes, _ranges(starts[own], sizes[own]))))
-            for own in chosen
+            Forest(
+                Exact(_forest_graph(graph, ends[edges])), np.concatenate((nodes, _ranges(starts[edges], sizes[edges])))
+            )
+            for edges in chosen
         )
         return cls(graph, np.concatenate(entries), ends, sizes, rho, forests)
 
@@ -126,16 +128,16 @@ class Cover:
         np.add.at(nodes.T, self.entries[is_node], tables[:, is_node].T)
         return nodes, np.compress(~is_node, tables, axis=1)
 
-    def mean_marginals(self, found: list[Floats]) -> Floats:
+    def mean_marginals(self, marginals: list[Floats]) -> Floats:
         """Average marginals over the forests, and return them in the order of the graph's tables.
 
-        found : one array of marginals per forest. The marginals of a node or an edge are averaged over the forests that
-            contain it.
+        marginals : one array of marginals per forest. The marginals of a node or an edge are averaged over the forests
+            that contain it.
         """
-        rows = np.zeros((len(found[0]), len(self.shares)))
-        for forest, part in zip(self.forests, found, strict=True):
+        rows = np.zeros((len(marginals[0]), len(self.shares)))
+        for forest, part in zip(self.forests, marginals, strict=True):
             rows[:, forest.entries] += part
-        return np.take(rows / (self.shares * len(found)), self.entries, axis=1)
+        return np.take(rows / (self.shares * len(marginals)), self.entries, axis=1)
 
 
 _NONE: Ints = np.empty(0, np.int64)
@@ -168,10 +170,10 @@ def _forests(n_nodes: int, edges: Ints) -> list[Ints]:
     Each forest prefers the edges that are in the fewest earlier forests.
     """
     used = np.zeros(len(edges), np.int64)
-    found: list[Ints] = []
-    while not found or (used == 0).any():
+    forests: list[Ints] = []
+    while not forests or (used == 0).any():
         joined = DisjointSet(range(n_nodes))
         order = np.argsort(used, kind="stable").tolist()
-        found.append(np.array(sorted(e for e in order if joined.merge(*edges[e].tolist())), np.int64))
-        used[found[-1]] += 1
-    return found
+        forests.append(np.array(sorted(e for e in order if joined.merge(*edges[e].tolist())), np.int64))
+        used[forests[-1]] += 1
+    return forests

@@ -77,10 +77,10 @@ class Gibbs:
         nodes, rows, first = [np.empty(0, np.int64)], [np.empty((0, 3), np.int64)], 0
         for name, members in self.graph.cliques.items():
             shape, numbers = self.graph.shape(name), first + np.arange(len(members))
-            for place, own in enumerate(members.T):
-                nodes.append(own)
-                stride = np.full_like(own, math.prod(shape[place + 1 :]))
-                rows.append(np.column_stack((numbers, stride, np.full_like(own, len(shape)))))
+            for place, place_nodes in enumerate(members.T):
+                nodes.append(place_nodes)
+                stride = np.full_like(place_nodes, math.prod(shape[place + 1 :]))
+                rows.append(np.column_stack((numbers, stride, np.full_like(place_nodes, len(shape)))))
             first += len(members)
         of_node = np.concatenate(nodes)
         counts = np.bincount(of_node, minlength=self.graph.n_nodes)

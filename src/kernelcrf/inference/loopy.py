@@ -56,11 +56,11 @@ class LoopyCurvature(Curvature):
     def tangents(self, direction: Floats, n_threads: int = 1) -> Floats:
         cover = self.cover
         rows = np.concatenate(cover.spread(direction), axis=1) / cover.shares
-        found = [
+        tangents = [
             part.tangents(rows[:, forest.entries], n_threads)
             for forest, part in zip(cover.forests, self.parts, strict=True)
         ]
-        return cover.mean_marginals(found)
+        return cover.mean_marginals(tangents)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +93,10 @@ class Loopy:
         c /= np.repeat(cover.rho, cover.edge_sizes)
         into = self._kept.get(of)
         if into is None or len(into[0]) != len(tables):
-            into = [np.zeros((len(tables), len(own))) for own in cover.message_nodes]
+            into = [np.zeros((len(tables), len(entries))) for entries in cover.message_nodes]
         into = [np.where(np.isfinite(messages), messages, 0.0) for messages in into]
-        for messages, own, nodes in zip(into, cover.message_nodes, cover.edge_nodes.T, strict=True):
-            np.add.at(b.T, own, (messages * np.repeat(cover.rho, self.graph.cards[nodes])).T)
+        for messages, entries, nodes in zip(into, cover.message_nodes, cover.edge_nodes.T, strict=True):
+            np.add.at(b.T, entries, (messages * np.repeat(cover.rho, self.graph.cards[nodes])).T)
         edges = np.column_stack((cover.edge_nodes, np.cumsum(cover.edge_sizes) - cover.edge_sizes))
 
         def work(rows: slice) -> None:
@@ -109,8 +109,8 @@ class Loopy:
             over_rows(work, len(tables), n_threads)
         self._kept[of] = into
         with np.errstate(invalid="ignore"):
-            for messages, own in zip(into, cover.message_entries, strict=True):
-                c -= messages[:, own]
+            for messages, entries in zip(into, cover.message_entries, strict=True):
+                c -= messages[:, entries]
         # A message of -inf has taken its label out of b already.
         c[np.isnan(c)] = -np.inf
         c[c == np.inf] = 0.0
@@ -158,7 +158,7 @@ class Loopy:
             target = mean_field(self.cover, clamp_labels(self.graph, tables, labels))
             losses, residual = model.log_partition - target.log_partition, model.cliques - target.cliques
             return Loss(losses, residual, model.cliques, kept if curvature else None)
-        found = loss_of(self, tables, labels, model, kept if curvature else None, n_threads)
+        loss = loss_of(self, tables, labels, model, kept if curvature else None, n_threads)
         near, entropy = make_consistent(self.cover, model.cliques)
         # The residual is the marginals minus the statistics of the labels.
-        return replace(found, dual=DualPoint(entropy, near + (found.residual - found.marginals)))
+        return replace(loss, dual=DualPoint(entropy, near + (loss.residual - loss.marginals)))

@@ -111,8 +111,8 @@ def clamp_labels(graph: Graph, tables: Floats, labels: Array) -> Floats:
     for name, nodes in graph.cliques.items():
         if nodes.shape[1] == 1:
             place, card = graph.slices[name], graph.shape(name)[0]
-            own = labels[:, nodes[:, 0]]
-            free = (own[..., None] == np.arange(card)) | (own[..., None] < 0)
+            node_labels = labels[:, nodes[:, 0]]
+            free = (node_labels[..., None] == np.arange(card)) | (node_labels[..., None] < 0)
             tables[:, place] = np.where(free.reshape(len(tables), nodes.shape[0] * card), tables[:, place], -np.inf)
             unseen[:, nodes[:, 0]] = True
     if not unseen.all():

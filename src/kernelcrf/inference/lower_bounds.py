@@ -45,10 +45,10 @@ def mean_field(cover: Cover, tables: Floats) -> GraphMoments:
     loops.mean_field(q, scores, edge_scores, graph.node_starts, starts, incident, TOL, MOST_UPDATES)
     first, second = (nodes[at] for nodes, at in zip(cover.message_nodes, cover.message_entries, strict=True))
     joint = q[:, first] * q[:, second]
-    own = np.multiply(q, scores, where=q > 0, out=np.zeros_like(q)) + entr(q)
+    node_terms = np.multiply(q, scores, where=q > 0, out=np.zeros_like(q)) + entr(q)
     energy = np.multiply(joint, edge_scores, where=joint > 0, out=np.zeros_like(joint))
     bound = np.zeros((len(tables), graph.n_samples))
-    np.add.at(bound.T, np.repeat(graph.node_samples, graph.cards), own.T)
+    np.add.at(bound.T, np.repeat(graph.node_samples, graph.cards), node_terms.T)
     np.add.at(bound.T, np.repeat(graph.node_samples[cover.edge_nodes[:, 0]], cover.edge_sizes), energy.T)
     return GraphMoments(bound, np.take(np.concatenate((q, joint), axis=1), cover.entries, axis=1))
 

@@ -171,8 +171,8 @@ class ScaledMessages:
 
         nodes : output, the node marginals of the whole batch; only the rows of the block are written.
         """
-        edges, own = self.edges, nodes[self.block.nodes]
-        loops.backward(self.block.offsets, edges.e_T, edges.tied, self.failed, self.alpha, self.v, own)
+        edges, marginals = self.edges, nodes[self.block.nodes]
+        loops.backward(self.block.offsets, edges.e_T, edges.tied, self.failed, self.alpha, self.v, marginals)
 
     def sum_edges(self, left: Array, right: Array) -> Floats:
         """Return the weighted sum over tokens t of the outer products of left[t - 1] and right[t], times e.

@@ -60,7 +60,7 @@ def sample(messages: SegmentMessages, n_samples: int, rng: np.random.Generator, 
     """Return segmentations of a sequence that are drawn from p(segmentation | x)."""
     x, offsets = messages.scores.of_sequence(sequence), messages.scores.order.offsets
     positions = slice(int(offsets[sequence]) + sequence, int(offsets[sequence + 1]) + sequence + 1)
-    A, _, H, G = (own[positions] for own in messages.forward)
+    A, _, H, G = (message[positions] for message in messages.forward)
     T, result = len(x[0]), []
     labels, bounds = np.empty(T, np.int64), np.empty(T, np.int64)
     for _ in range(n_samples):

@@ -119,14 +119,14 @@ class SegmentScores:
         """Return the scores of the sequences from `low` to `high` - 1."""
         t, rows = slice(*self.order.offsets[[low, high]].tolist()), candidate_rows(self.order, len(self.durations))
         given = {name: getattr(self, name) for name in ("tokens", "first", "last", "continues")}
-        own: dict[str, Any] = {name: None if x is None else x[t] for name, x in given.items()}
-        own["segments"] = None if self.segments is None else self.segments[rows[t.start] : rows[t.stop]]
-        return replace(self, **own, chains=self.order.part(low, high))
+        fields: dict[str, Any] = {name: None if x is None else x[t] for name, x in given.items()}
+        fields["segments"] = None if self.segments is None else self.segments[rows[t.start] : rows[t.stop]]
+        return replace(self, **fields, chains=self.order.part(low, high))
 
     def of_sequence(self, i: int) -> tuple[Array, ...]:
         """Return the arrays of sequence i."""
-        found: tuple[Array, ...] = loops.of_sequence(self.arrays, self.order.offsets, i)
-        return found
+        arrays: tuple[Array, ...] = loops.of_sequence(self.arrays, self.order.offsets, i)
+        return arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,23 +193,23 @@ class Observed:
         a, b, e, d, D = self.labels, self.starts, self.ends, self.durations, len(durations)
         short, beyond = np.minimum(d, D) - 1, np.maximum(d - D, 0)
         sequence = np.searchsorted(chains.offsets, b, side="right") - 1
-        own = first[b, a] + total[e + sequence, a] - total[b + sequence, a] + last[e - 1, a] + durations[short, a]
-        own = own + beyond * np.where(beyond > 0, tail[a], 0.0)
+        values = first[b, a] + total[e + sequence, a] - total[b + sequence, a] + last[e - 1, a] + durations[short, a]
+        values = values + beyond * np.where(beyond > 0, tail[a], 0.0)
         follows = np.flatnonzero(sequence[1:] == sequence[:-1]) + 1
-        own[follows] += w[a[follows - 1], a[follows]]
-        own = own + g[rows[b] + short, a] if len(g) else own
+        values[follows] += w[a[follows - 1], a[follows]]
+        values = values + g[rows[b] + short, a] if len(g) else values
         each = np.ones(len(a)) if weights is None else weights[sequence]
-        found = SegmentMoments.zeros(x, chains.n_samples)
-        np.add.at(found.log_partition, sequence, own)
-        found.nodes[np.arange(len(s)), np.repeat(a, d)] = 1.0
-        found.starts[b, a] = 1.0
-        found.ends[e - 1, a] = 1.0
-        np.add.at(found.steps, (a[follows - 1], a[follows]), each[follows])
-        np.add.at(found.lengths, (short, a), each)
-        np.add.at(found.more, a, each * beyond)
+        moments = SegmentMoments.zeros(x, chains.n_samples)
+        np.add.at(moments.log_partition, sequence, values)
+        moments.nodes[np.arange(len(s)), np.repeat(a, d)] = 1.0
+        moments.starts[b, a] = 1.0
+        moments.ends[e - 1, a] = 1.0
+        np.add.at(moments.steps, (a[follows - 1], a[follows]), each[follows])
+        np.add.at(moments.lengths, (short, a), each)
+        np.add.at(moments.more, a, each * beyond)
         if len(g):
-            found.segments[rows[b] + short, a] = 1.0
-        return found
+            moments.segments[rows[b] + short, a] = 1.0
+        return moments
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,13 +240,13 @@ class SegmentMessages:
         blocks, log_z = empty_blocks(L, len(durations)), np.zeros(m)
         push_all(durations, blocks)
         weights = np.ones(m) if weights is None else np.asarray(weights, np.float64)
-        found = cls(scores, weights, n_threads, log_z, forward, backward, blocks)
-        found.run(lambda low, high: loops.forward_all(low, high, x, offsets, *forward, blocks, log_z))
+        messages = cls(scores, weights, n_threads, log_z, forward, backward, blocks)
+        messages.run(lambda low, high: loops.forward_all(low, high, x, offsets, *forward, blocks, log_z))
         if (log_z == -np.inf).any():
             i = int(np.argmax(log_z == -np.inf))
             raise InfeasibleSequenceError(i, int(scores.order.lengths[i]) - 1)
-        found.run(lambda low, high: loops.backward_all(low, high, x, offsets, *backward, blocks))
-        return found
+        messages.run(lambda low, high: loops.backward_all(low, high, x, offsets, *backward, blocks))
+        return messages
 
     def run(self, function: Any) -> list[Any]:
         """Return function(low, high) for each group of the sequences from `low` to `high` - 1, in threads."""
@@ -256,21 +256,21 @@ class SegmentMessages:
     def moments(self) -> SegmentMoments:
         """Return the marginals."""
         x, offsets = self.scores.arrays, self.scores.order.offsets
-        found = replace(SegmentMoments.zeros(x, 0), log_partition=self.log_partition)
+        moments = replace(SegmentMoments.zeros(x, 0), log_partition=self.log_partition)
 
         def one(low: int, high: int) -> tuple[Floats, ...]:
-            sums = tuple(np.zeros_like(own) for own in found.sums)
+            sums = tuple(np.zeros_like(total) for total in moments.sums)
             loops.marginals_all(
                 low, high, x, offsets, self.weights, *self.forward, *self.backward, self.blocks, self.log_partition,
-                *found.rows, *sums, found.segments,
+                *moments.rows, *sums, moments.segments,
             )  # fmt: skip
             return sums
 
-        _add(found.sums, self.run(one))
+        _add(moments.sums, self.run(one))
         # Rounding errors of long sums are removed from the probabilities of labels, which sum to one.
-        nodes = found.nodes
+        nodes = moments.nodes
         nodes /= np.maximum(nodes.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-        return found
+        return moments
 
     def entropy(self) -> Floats:
         """Return the entropy of p(segmentation | x) of each sequence: log Z minus the expected score."""
@@ -302,18 +302,18 @@ class SegmentMessages:
         tail = np.zeros(L) if direction.tail is None else direction.tail
         along = replace(direction, tail=tail, chains=self.scores.order).arrays
         dx = (*along[:7], along[9])
-        found = SegmentMoments.zeros(x, len(self.log_partition))
+        derivatives = SegmentMoments.zeros(x, len(self.log_partition))
 
         def one(low: int, high: int) -> tuple[Floats, ...]:
-            sums = tuple(np.zeros_like(own) for own in found.sums)
+            sums = tuple(np.zeros_like(total) for total in derivatives.sums)
             tangent_loops.tangents_all(
                 low, high, x, offsets, self.weights, *self.forward, *self.backward, self.log_partition, dx,
-                found.log_partition, *found.rows, *sums, found.segments,
+                derivatives.log_partition, *derivatives.rows, *sums, derivatives.segments,
             )  # fmt: skip
             return sums
 
-        _add(found.sums, self.run(one))
-        return found
+        _add(derivatives.sums, self.run(one))
+        return derivatives
 
     def log_probabilities(self, labels: Ints, starts: Ints, ends: Ints) -> Floats:
         """Return the log-probabilities of segments with the given labels, first tokens, and tokens after the last ones.
@@ -337,5 +337,5 @@ class SegmentMessages:
 def _add(totals: tuple[Floats, ...], parts: list[tuple[Floats, ...]]) -> None:
     """Add the sums of all groups of sequences to the totals, in a fixed order."""
     for part in parts:
-        for total, own in zip(totals, part, strict=True):
-            total += own
+        for total, increment in zip(totals, part, strict=True):
+            total += increment

@@ -103,17 +103,17 @@ class Linearisation:
                 if summed:
                     total += messages.sum_edges(messages.alpha, messages.v)
                 else:
-                    e, own = messages.edges.e, edges[messages.block.nodes]
-                    scaled_loops.edge_marginals(e, batch.tied, messages.alpha, messages.v, own)
+                    e, block_edges = messages.edges.e, edges[messages.block.nodes]
+                    scaled_loops.edge_marginals(e, batch.tied, messages.alpha, messages.v, block_edges)
                 if keep:
                     kept.append(messages)
             return tuple(kept), total
 
         def redo(sample: int, messages: LogMessages) -> tuple[tuple[int, LogMessages], Floats]:
-            own, q = batch.nodes(sample), messages.edges
-            nodes[own] = messages.nodes
+            rows, q = batch.nodes(sample), messages.edges
+            nodes[rows] = messages.nodes
             if not summed:
-                edges[own] = q
+                edges[rows] = q
             return (sample, messages), batch.weight(sample) * q.sum(axis=0)
 
         log_partition, tasks, redone = batch.infer(work, redo, n_threads)
@@ -138,29 +138,29 @@ class Linearisation:
         def work(task: Task) -> Floats:
             total = np.zeros((n_labels, n_labels))
             for messages in task:
-                block, own = messages.block, messages.block.nodes
+                block, rows = messages.block, messages.block.nodes
                 e, e_T = messages.edges.e, messages.edges.e_T
-                edw, edw_T = messages.edges.multiply(dw if batch.tied else dw[own], block.first_nodes)
-                tied, alpha, v, p = batch.tied, messages.alpha, messages.v, self.moments.nodes[own]
+                edw, edw_T = messages.edges.multiply(dw if batch.tied else dw[rows], block.first_nodes)
+                tied, alpha, v, p = batch.tied, messages.alpha, messages.v, self.moments.nodes[rows]
                 d, pA, x, y = (np.empty_like(alpha) for _ in range(4))
-                loops.centre_nodes(p, du[own], d)
+                loops.centre_nodes(p, du[rows], d)
                 loops.forward(block.offsets, e, edw, tied, alpha, v, p, d, pA, x)
-                loops.backward(block.offsets, e_T, edw_T, tied, alpha, v, p, d, y, nodes[own])
-                nodes[own] += pA[:, :n_labels]
+                loops.backward(block.offsets, e_T, edw_T, tied, alpha, v, p, d, y, nodes[rows])
+                nodes[rows] += pA[:, :n_labels]
                 if tied:
                     total += messages.sum_edges(x, v)
                     total += messages.sum_edges(alpha, y)
                 else:
-                    loops.edge_tangents(e, edw, tied, alpha, v, x, y, edges[own])
+                    loops.edge_tangents(e, edw, tied, alpha, v, x, y, edges[rows])
             return total
 
         def redo(item: tuple[int, LogMessages]) -> Floats:
             sample, messages = item
-            own = batch.nodes(sample)
-            direction = dw if batch.tied else dw[own]
-            nodes[own], dq = messages.tangents(du[own].astype(np.float64), direction.astype(np.float64))
+            rows = batch.nodes(sample)
+            direction = dw if batch.tied else dw[rows]
+            nodes[rows], dq = messages.tangents(du[rows].astype(np.float64), direction.astype(np.float64))
             if not batch.tied:
-                edges[own] = dq
+                edges[rows] = dq
             return np.asarray(batch.weight(sample) * dq.sum(axis=0))
 
         engine = LocalEngine(self.n_threads)

@@ -25,7 +25,7 @@ def rivals(scores, w, tied, offsets, labels, extra, detour, ahead, rival):
         for t in range(first, last):
             edge, y = 0 if tied else t, labels[t]
             # Scores are relative to those of the given labels, so that long sequences lose no digits.
-            own = scores[t, y] if t == first else scores[t, y] + w[edge, labels[t - 1], y]
+            label_score = scores[t, y] if t == first else scores[t, y] + w[edge, labels[t - 1], y]
             for j in range(n_labels):
                 value = 0.0
                 if t > first:
@@ -33,7 +33,7 @@ def rivals(scores, w, tied, offsets, labels, extra, detour, ahead, rival):
                     for i in range(n_labels):
                         along = j == y and i != labels[t - 1]
                         value = max(value, ahead[t - 1, i] + w[edge, i, j] + (detour[t] if along else 0.0))
-                ahead[t, j] = value + (scores[t, j] - own) + extra[t, j]
+                ahead[t, j] = value + (scores[t, j] - label_score) + extra[t, j]
         after[:] = 0.0
         for t in range(last - 1, first - 1, -1):
             edge, y = 0 if tied else t, labels[t]
@@ -42,12 +42,12 @@ def rivals(scores, w, tied, offsets, labels, extra, detour, ahead, rival):
                 if j != y:
                     rival[t] = max(rival[t], ahead[t, j] + after[j])
             if t > first:
-                own = scores[t, y] + w[edge, labels[t - 1], y]
+                label_score = scores[t, y] + w[edge, labels[t - 1], y]
                 for i in range(n_labels):
                     before[i] = -np.inf
                     for j in range(n_labels):
                         along = j == y and i != labels[t - 1]
-                        value = w[edge, i, j] + (scores[t, j] - own) + extra[t, j] + after[j]
+                        value = w[edge, i, j] + (scores[t, j] - label_score) + extra[t, j] + after[j]
                         before[i] = max(before[i], value + (detour[t] if along else 0.0))
                 after[:] = before
 

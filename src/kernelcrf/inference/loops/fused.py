@@ -120,7 +120,7 @@ def evaluate(
         begin, end = offsets[low], offsets[high]
         if begin == end:
             continue
-        own = offsets[low : high + 1] - begin
+        offsets_b = offsets[low : high + 1] - begin
         base = begin if shown else 0
         top = base + end - begin
         s_b, p_b, r_b = s[base:top], p[base:top], r[base:top]
@@ -130,32 +130,32 @@ def evaluate(
         failed_b, log_b = failed[low:high], log_partition[low:high]
         sum_scores(Fs, W, begin, end, s_b)
         if len(biases):
-            add_biases(biases, own, s_b)
+            add_biases(biases, offsets_b, s_b)
         for k in range(high - low):
-            if own[k + 1] > own[k]:
+            if offsets_b[k + 1] > offsets_b[k]:
                 for j in range(n_labels):
                     if not first[j]:
-                        s_b[own[k], j] = -np.inf
+                        s_b[offsets_b[k], j] = -np.inf
                     if not last[j]:
-                        s_b[own[k + 1] - 1, j] = -np.inf
+                        s_b[offsets_b[k + 1] - 1, j] = -np.inf
         highest = np.empty(end - begin, v.dtype)
-        shift(s_b, own, spread, v_b, highest, failed_b)
+        shift(s_b, offsets_b, spread, v_b, highest, failed_b)
         for t in range(end - begin):
             for j in range(n_labels):
                 v_b[t, j] = np.exp(v_b[t, j])
-        forward(own, n_labels, e, True, edge_shift, highest, least, v_b, alpha_b, log_b, failed_b)
-        backward(own, e_T, True, failed_b, alpha_b, v_b, p_b)
-        add_outer(alpha_b, v_b, weights[low:high], own, steps)
+        forward(offsets_b, n_labels, e, True, edge_shift, highest, least, v_b, alpha_b, log_b, failed_b)
+        backward(offsets_b, e_T, True, failed_b, alpha_b, v_b, p_b)
+        add_outer(alpha_b, v_b, weights[low:high], offsets_b, steps)
         for k in range(high - low):
             weight = weights[low + k] if len(weights) else 1.0
-            for t in range(own[k], own[k + 1]):
+            for t in range(offsets_b[k], offsets_b[k + 1]):
                 for j in range(n_labels):
                     r_b[t, j] = weight * p_b[t, j]
                 y = labels[begin + t]
                 r_b[t, y] -= r.dtype.type(weight)
                 target += weight * s_b[t, y]
         if len(nodes):
-            sum_nodes(r_b, own, nodes)
+            sum_nodes(r_b, offsets_b, nodes)
         add_products(r_b, Fs, begin, end, gradient)
     return target
 
@@ -178,24 +178,24 @@ def hessian_product(
         begin, end = offsets[low], offsets[high]
         if begin == end:
             continue
-        own, p_b = offsets[low : high + 1] - begin, p[begin:end]
+        offsets_b, p_b = offsets[low : high + 1] - begin, p[begin:end]
         alpha_b, v_b = alpha[begin:end], v[begin:end]
         du, dp = np.empty((end - begin, n_labels), p.dtype), np.empty((end - begin, n_labels), p.dtype)
         buffers = np.empty((4, end - begin, width), v.dtype)
         d, pA, x, y = buffers[0], buffers[1], buffers[2], buffers[3]
         sum_scores(Fs, W, begin, end, du)
         if len(biases):
-            add_biases(biases, own, du)
+            add_biases(biases, offsets_b, du)
         tangents.centre_nodes(p_b, du, d)
-        tangents.forward(own, e, edw, True, alpha_b, v_b, p_b, d, pA, x)
-        tangents.backward(own, e_T, edw_T, True, alpha_b, v_b, p_b, d, y, dp)
+        tangents.forward(offsets_b, e, edw, True, alpha_b, v_b, p_b, d, pA, x)
+        tangents.backward(offsets_b, e_T, edw_T, True, alpha_b, v_b, p_b, d, y, dp)
         for k in range(high - low):
             weight = weights[low + k] if len(weights) else 1.0
-            for t in range(own[k], own[k + 1]):
+            for t in range(offsets_b[k], offsets_b[k + 1]):
                 for j in range(n_labels):
                     dp[t, j] = weight * (dp[t, j] + pA[t, j])
         if len(nodes):
-            sum_nodes(dp, own, nodes)
-        add_outer(x, v_b, weights[low:high], own, steps)
-        add_outer(alpha_b, y, weights[low:high], own, steps)
+            sum_nodes(dp, offsets_b, nodes)
+        add_outer(x, v_b, weights[low:high], offsets_b, steps)
+        add_outer(alpha_b, y, weights[low:high], offsets_b, steps)
         add_products(dp, Fs, begin, end, gradient)

@@ -84,10 +84,10 @@ def pseudo_likelihood(tables, labels, chosen, cards, samples, starts, uses, kept
         for v in range(len(cards)):
             label, card = labels[i, v], cards[v]
             total = conditional(v, label, card, tables[i], chosen[i], starts, uses, p)
-            own = 0.0
+            score = 0.0
             for k in range(starts[v], starts[v + 1]):
-                own += tables[i, chosen[i, uses[k, 0]]]
-            losses[i, samples[v]] += total - own
+                score += tables[i, chosen[i, uses[k, 0]]]
+            losses[i, samples[v]] += total - score
             for k in range(starts[v], starts[v + 1]):
                 first = chosen[i, uses[k, 0]] - label * uses[k, 1]
                 for x in range(card):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from kernelcrf.engines.compiled import compiled, inlined
-from kernelcrf.inference.loops.segments import most_tokens, own
+from kernelcrf.inference.loops.segments import most_tokens, segment_score
 
 
 @inlined
@@ -41,7 +41,7 @@ def k_best(x, A, A_start, A_rank, B, B_label, B_rank, G, G_start, G_rank):
             most = most_tokens(reach, e, a, e)
             for d in range(1, min(D - 1, most) + 1):
                 b = e - d
-                score = first[b, a] - total[b, a] + durations[d - 1, a] + own(g, rows, b, d, a) + total[e, a]
+                score = first[b, a] - total[b, a] + durations[d - 1, a] + segment_score(g, rows, b, d, a) + total[e, a]
                 score += last[e - 1, a]
                 for r in range(k):
                     if B[b, a, r] + score <= A[e, a, k - 1]:
@@ -53,7 +53,7 @@ def k_best(x, A, A_start, A_rank, B, B_label, B_rank, G, G_start, G_rank):
                     insert(G, G_start, G_rank, e, a, score, G_start[e - 1, a, r], G_rank[e - 1, a, r])
             if most >= D:
                 b = e - D
-                score = first[b, a] - total[b, a] + durations[D - 1, a] + own(g, rows, b, D, a) + total[e, a]
+                score = first[b, a] - total[b, a] + durations[D - 1, a] + segment_score(g, rows, b, D, a) + total[e, a]
                 for r in range(k):
                     insert(G, G_start, G_rank, e, a, B[b, a, r] + score, b, r)
             for r in range(k):
@@ -97,7 +97,7 @@ def sample(x, A, H, G, uniform, labels, bounds):
         labels[n], bounds[n] = a, e
         most = min(D - 1, most_tokens(reach, e, a, e))
         for d in range(1, most + 1):
-            weights[d - 1] = H[e - d, a] + durations[d - 1, a] + own(g, rows, e - d, d, a) + total[e, a]
+            weights[d - 1] = H[e - d, a] + durations[d - 1, a] + segment_score(g, rows, e - d, d, a) + total[e, a]
         weights[most] = G[e, a]
         d = draw_log(weights, most + 1, uniform[used]) + 1
         used += 1
@@ -107,7 +107,7 @@ def sample(x, A, H, G, uniform, labels, bounds):
             while True:
                 begun = -np.inf
                 if most_tokens(reach, e, a, e) >= D:
-                    begun = H[e - D, a] + durations[D - 1, a] + own(g, rows, e - D, D, a) + total[e, a]
+                    begun = H[e - D, a] + durations[D - 1, a] + segment_score(g, rows, e - D, D, a) + total[e, a]
                 if uniform[used] < np.exp(begun - G[e, a]):
                     used += 1
                     e -= D

@@ -7,7 +7,7 @@ the scores of one sequence is a tuple `dx` of ds, dtotal, dw, dfirst, dlast, dd,
 import numpy as np
 
 from kernelcrf.engines.compiled import compiled
-from kernelcrf.inference.loops.segments import most_tokens, of_sequence, own
+from kernelcrf.inference.loops.segments import most_tokens, of_sequence, segment_score
 
 
 @compiled
@@ -33,17 +33,17 @@ def forward_tangent(x, A, B, H, G, dx, dA, dB, dG):
             base, value, most = A[e, a] - last[e - 1, a], 0.0, most_tokens(reach, e, a, e)
             for d in range(1, min(D - 1, most) + 1):
                 b = e - d
-                p = np.exp(H[b, a] + durations[d - 1, a] + own(g, rows, b, d, a) + total[e, a] - base)
+                p = np.exp(H[b, a] + durations[d - 1, a] + segment_score(g, rows, b, d, a) + total[e, a] - base)
                 if p > 0:
                     dH = dB[b, a] + dfirst[b, a] - dtotal[b, a]
-                    value += p * (dH + dd[d - 1, a] + own(dg, rows, b, d, a) + dtotal[e, a])
+                    value += p * (dH + dd[d - 1, a] + segment_score(dg, rows, b, d, a) + dtotal[e, a])
             if G[e, a] > -np.inf:
                 if most >= D:
                     b = e - D
-                    p = np.exp(H[b, a] + durations[D - 1, a] + own(g, rows, b, D, a) + total[e, a] - G[e, a])
+                    p = np.exp(H[b, a] + durations[D - 1, a] + segment_score(g, rows, b, D, a) + total[e, a] - G[e, a])
                     if p > 0:
                         dH = dB[b, a] + dfirst[b, a] - dtotal[b, a]
-                        dG[e, a] = p * (dH + dd[D - 1, a] + own(dg, rows, b, D, a) + dtotal[e, a])
+                        dG[e, a] = p * (dH + dd[D - 1, a] + segment_score(dg, rows, b, D, a) + dtotal[e, a])
                 if most > D:
                     p = np.exp(G[e - 1, a] + s[e - 1, a] + tail[a] - G[e, a])
                     if p > 0:
@@ -93,23 +93,23 @@ def backward_tangent(x, Y, C, R, dx, dY, dC, dR):
             most = most_tokens(ahead, start, a, T - start)
             for d in range(1, min(D - 1, most) + 1):
                 at = start + d
-                score = durations[d - 1, a] + own(g, rows, start, d, a) + last[at - 1, a] + C[at, a]
+                score = durations[d - 1, a] + segment_score(g, rows, start, d, a) + last[at - 1, a] + C[at, a]
                 p = np.exp(total[at, a] + score - base)
                 if p > 0:
-                    slope = dd[d - 1, a] + own(dg, rows, start, d, a) + dlast[at - 1, a] + dC[at, a]
+                    slope = dd[d - 1, a] + segment_score(dg, rows, start, d, a) + dlast[at - 1, a] + dC[at, a]
                     value += p * (dtotal[at, a] + slope)
             if most >= D:
                 at = start + D
-                p = np.exp(total[at, a] + durations[D - 1, a] + own(g, rows, start, D, a) + R[at, a] - base)
+                p = np.exp(total[at, a] + durations[D - 1, a] + segment_score(g, rows, start, D, a) + R[at, a] - base)
                 if p > 0:
-                    value += p * (dtotal[at, a] + dd[D - 1, a] + own(dg, rows, start, D, a) + dR[at, a])
+                    value += p * (dtotal[at, a] + dd[D - 1, a] + segment_score(dg, rows, start, D, a) + dR[at, a])
             dY[start, a] = value - dtotal[start, a] + dfirst[start, a]
 
 
 @compiled
 def marginals_tangent(
     x, A, B, H, G, Y, C, R, log_z, dx, dA, dB, dG, dY, dC, dR, dlog_z,
-    nodes, starts, ends, steps, lengths, more, found,
+    nodes, starts, ends, steps, lengths, more, segments,
 ):  # fmt: skip
     """Write the derivatives of the marginals along a direction."""
     s, total, w, _, last, durations, tail, _, ahead, g, rows = x
@@ -127,7 +127,8 @@ def marginals_tangent(
             dH, most = dB[t, a] + dfirst[t, a] - dtotal[t, a] - dlog_z, most_tokens(ahead, t, a, T - t)
             for d in range(1, min(D, most) + 1):
                 at = t + d
-                score, slope = own(g, rows, t, d, a) + total[at, a], own(dg, rows, t, d, a) + dtotal[at, a]
+                score = segment_score(g, rows, t, d, a) + total[at, a]
+                slope = segment_score(dg, rows, t, d, a) + dtotal[at, a]
                 if d < D:
                     score, slope = score + last[at - 1, a] + C[at, a], slope + dlast[at - 1, a] + dC[at, a]
                 else:
@@ -137,7 +138,7 @@ def marginals_tangent(
                     change = p * (dH + dd[d - 1, a] + slope)
                     lengths[d - 1, a] += change
                     if g.shape[0] > 0:
-                        found[rows[t] + d - 1, a] = change
+                        segments[rows[t] + d - 1, a] = change
             if t > 0:
                 if most_tokens(ahead, t - 1, a, 2) > 1:
                     p = np.exp(G[t, a] + s[t, a] + tail[a] + R[t + 1, a] - log_z)
@@ -152,7 +153,7 @@ def marginals_tangent(
 @compiled
 def tangents_all(
     low, high, x, offsets, weights, A, B, H, G, Y, C, R, log_z, dx, dlog_z,
-    nodes, starts, ends, steps, lengths, more, found,
+    nodes, starts, ends, steps, lengths, more, segments,
 ):  # fmt: skip
     """Write the derivatives for the sequences from `low` to `high` - 1; sums over sequences have their weights."""
     L = A.shape[1]
@@ -176,7 +177,7 @@ def tangents_all(
         t = slice(offsets[i], offsets[i + 1])
         marginals_tangent(
             own_x, A[at:end], B[at:end], H[at:end], G[at:end], Y[at:end], C[at:end], R[at:end], log_z[i], own_dx,
-            dA, dB, dG, dY, dC, dR, change, nodes[t], starts[t], ends[t], own_steps, own_lengths, own_more, found,
+            dA, dB, dG, dY, dC, dR, change, nodes[t], starts[t], ends[t], own_steps, own_lengths, own_more, segments,
         )  # fmt: skip
         steps += weights[i] * own_steps
         lengths += weights[i] * own_lengths

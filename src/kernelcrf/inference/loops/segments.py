@@ -80,7 +80,7 @@ def most_tokens(limits, position, a, most):
 
 
 @inlined
-def own(g, rows, b, d, a):
+def segment_score(g, rows, b, d, a):
     """Return the score of the candidate segment of d tokens from token b, or 0 if candidates have no scores."""
     return 0.0 if g.shape[0] == 0 else g[rows[b] + d - 1, a]
 
@@ -142,7 +142,7 @@ def forward(x, A, B, H, G, of_durations):
                 if most > D:
                     G[e, a] = G[e - 1, a] + s[e - 1, a] + tail[a]
                 if most >= D:
-                    begun = H[e - D, a] + durations[D - 1, a] + total[e, a] + own(g, rows, e - D, D, a)
+                    begun = H[e - D, a] + durations[D - 1, a] + total[e, a] + segment_score(g, rows, e - D, D, a)
                     G[e, a] = log_add(begun, G[e, a])
                 most = min(D - 1, most)
                 if g.shape[0] == 0:
@@ -150,11 +150,13 @@ def forward(x, A, B, H, G, of_durations):
                 else:
                     top = -np.inf
                     for d in range(1, most + 1):
-                        top = max(top, H[e - d, a] + durations[d - 1, a] + own(g, rows, e - d, d, a))
+                        top = max(top, H[e - d, a] + durations[d - 1, a] + segment_score(g, rows, e - d, d, a))
                     value = 0.0
                     for d in range(1, most + 1):
                         if top > -np.inf:
-                            value += np.exp(H[e - d, a] + durations[d - 1, a] + own(g, rows, e - d, d, a) - top)
+                            value += np.exp(
+                                H[e - d, a] + durations[d - 1, a] + segment_score(g, rows, e - d, d, a) - top
+                            )
                     short = top + np.log(value) if value > 0 else -np.inf
                 A[e, a] = log_add(short + total[e, a], G[e, a]) + last[e - 1, a]
         if e == T:
@@ -193,7 +195,7 @@ def backward(x, Y, C, R, of_durations):
             long, m = -np.inf, T - start
             most = most_tokens(ahead, start, a, m)
             if most >= D:
-                long = total[start + D, a] + durations[D - 1, a] + R[start + D, a] + own(g, rows, start, D, a)
+                long = total[start + D, a] + durations[D - 1, a] + R[start + D, a] + segment_score(g, rows, start, D, a)
             most = min(D - 1, most)
             if g.shape[0] == 0:
                 short = log_window(a, m, most, of_V, of_durations)
@@ -202,22 +204,22 @@ def backward(x, Y, C, R, of_durations):
                 for d in range(1, most + 1):
                     at = start + d
                     V = total[at, a] + last[at - 1, a] + C[at, a]
-                    top = max(top, V + durations[d - 1, a] + own(g, rows, start, d, a))
+                    top = max(top, V + durations[d - 1, a] + segment_score(g, rows, start, d, a))
                 value = 0.0
                 for d in range(1, most + 1):
                     at = start + d
                     V = total[at, a] + last[at - 1, a] + C[at, a]
                     if top > -np.inf:
-                        value += np.exp(V + durations[d - 1, a] + own(g, rows, start, d, a) - top)
+                        value += np.exp(V + durations[d - 1, a] + segment_score(g, rows, start, d, a) - top)
                 short = top + np.log(value) if value > 0 else -np.inf
             Y[start, a] = log_add(short, long) - total[start, a] + first[start, a]
 
 
 @compiled
-def marginals(x, A, B, H, G, Y, C, R, of_durations, log_z, nodes, starts, ends, steps, lengths, more, found):
+def marginals(x, A, B, H, G, Y, C, R, of_durations, log_z, nodes, starts, ends, steps, lengths, more, segments):
     """Write the probabilities of labels, of starts and ends of segments, and the expected steps and lengths.
 
-    found : the probabilities of candidate segments, if these have scores.
+    segments : the probabilities of candidate segments, if these have scores.
     """
     s, total, w, _, last, durations, tail, _, ahead, g, rows = x
     T, L = s.shape
@@ -240,15 +242,15 @@ def marginals(x, A, B, H, G, Y, C, R, of_durations, log_z, nodes, starts, ends, 
                     for d in range(1, min(D - 1, most) + 1):
                         e = t + d
                         V = total[e, a] + last[e - 1, a] + C[e, a]
-                        p = np.exp(H[t, a] + durations[d - 1, a] + own(g, rows, t, d, a) + V - log_z)
+                        p = np.exp(H[t, a] + durations[d - 1, a] + segment_score(g, rows, t, d, a) + V - log_z)
                         lengths[d - 1, a] += p
-                        found[rows[t] + d - 1, a] = p
+                        segments[rows[t] + d - 1, a] = p
                 if most >= D:
                     score = H[t, a] + durations[D - 1, a] + total[t + D, a] + R[t + D, a]
-                    p = np.exp(score + own(g, rows, t, D, a) - log_z)
+                    p = np.exp(score + segment_score(g, rows, t, D, a) - log_z)
                     lengths[D - 1, a] += p
                     if g.shape[0] > 0:
-                        found[rows[t] + D - 1, a] = p
+                        segments[rows[t] + D - 1, a] = p
             if t > 0 and most_tokens(ahead, t - 1, a, 2) > 1:
                 more[a] += np.exp(G[t, a] + s[t, a] + tail[a] + R[t + 1, a] - log_z)
     scaled_w, top_w = scaled_steps(w)
@@ -286,7 +288,7 @@ def backward_all(low, high, x, offsets, Y, C, R, of_durations):
 @compiled
 def marginals_all(
     low, high, x, offsets, weights, A, B, H, G, Y, C, R, of_durations, log_z,
-    nodes, starts, ends, steps, lengths, more, found,
+    nodes, starts, ends, steps, lengths, more, segments,
 ):  # fmt: skip
     """Write the marginals of the sequences from `low` to `high` - 1; sums over sequences have their weights."""
     for i in range(low, high):
@@ -297,7 +299,7 @@ def marginals_all(
             marginals(
                 of_sequence(x, offsets, i), A[at:end], B[at:end], H[at:end], G[at:end], Y[at:end], C[at:end],
                 R[at:end], of_durations, log_z[i], nodes[t], starts[t], ends[t], own_steps, own_lengths, own_more,
-                found,
+                segments,
             )  # fmt: skip
         steps += weights[i] * own_steps
         lengths += weights[i] * own_lengths

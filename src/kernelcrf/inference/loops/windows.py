@@ -63,12 +63,12 @@ def log_window(a, m, reach, x, y):
         for u in range(first, at + 1):
             value += x[0][a, u] * y[0][a, m - u - 1]
         if value > 0:
-            own = x[3][a, x[1][a, at]] + y[3][a, y[1][a, m - at - 1]]
-            if own > constant:
-                result = result * np.exp(constant - own) + value
-                constant = own
+            exponent = x[3][a, x[1][a, at]] + y[3][a, y[1][a, m - at - 1]]
+            if exponent > constant:
+                result = result * np.exp(constant - exponent) + value
+                constant = exponent
             else:
-                result += value * np.exp(own - constant)
+                result += value * np.exp(exponent - constant)
         at = first - 1
     return constant + np.log(result) if result > 0 else -np.inf
 
