@@ -126,22 +126,24 @@ class ChainPartition(RowPartition):
         features = [self.features[term.name] for term in terms]
         if not 1 <= len(terms) <= MOST_INPUTS or not all(term.kind.is_token for term in terms):
             return None
-        if any(own.is_sparse or own.index is not None or not own.F.flags.c_contiguous for own in features):
+        if any(
+            columns.is_sparse or columns.index is not None or not columns.F.flags.c_contiguous for columns in features
+        ):
             return None
-        if self.n_nodes == 0 or self.base is not None or len({own.F.dtype for own in features}) > 1:
+        if self.n_nodes == 0 or self.base is not None or len({columns.F.dtype for columns in features}) > 1:
             return None
         if self.allowed is not None or not self.has_edges(layout):
             return None
-        Fs, counts, cuts = tuple(own.F for own in features), self.observed_steps, self.block_cuts
+        Fs, counts, cuts = tuple(columns.F for columns in features), self.observed_steps, self.block_cuts
         return FusedChains(
             layout, terms, Fs, self.chains, self.labels, self.weights, self.legal, counts, cuts, self.dtype
         )
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
         fused = self._fused(layout)
-        found = fused.evaluate(theta, "messages" if curvature else "residuals") if fused else None
-        if found is not None:
-            return found
+        result = fused.evaluate(theta, "messages" if curvature else "residuals") if fused else None
+        if result is not None:
+            return result
         s, w = self.scores(layout, theta, n_jobs)
         add_base(ChainScores(s, w).arrays, self.base)
         if self.legal is not None:
@@ -151,8 +153,8 @@ class ChainPartition(RowPartition):
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
         """Return loss and gradient for the parameters theta; scores and results of inference are not kept."""
         fused = self._fused(layout)
-        found = fused.evaluate(theta, "nothing") if fused else None
-        return (found or self.evaluate(layout, theta, n_jobs, curvature=False))[0]
+        result = fused.evaluate(theta, "nothing") if fused else None
+        return (result or self.evaluate(layout, theta, n_jobs, curvature=False))[0]
 
     def evaluate_at(
         self, layout: Layout, scores: ChainScores, n_jobs: int, *, curvature: bool

@@ -89,8 +89,8 @@ class GraphPartition(RowPartition):
         """Return views of `tables` by kind of cliques, with the axes [row of labels, clique, joint labelling]."""
         sizes = {term.cliques: term.k_y.L for term in layout.terms}
         places = {name: self.graph.slices[name] for name in sizes}
-        shapes = {name: ((own.stop - own.start) // sizes[name], sizes[name]) for name, own in places.items()}
-        return {name: tables[:, own].reshape(len(tables), *shapes[name]) for name, own in places.items()}
+        shapes = {name: ((place.stop - place.start) // sizes[name], sizes[name]) for name, place in places.items()}
+        return {name: tables[:, place].reshape(len(tables), *shapes[name]) for name, place in places.items()}
 
     def _score(self, layout: Layout) -> Score:
         return Score(layout, self.features, NO_CHAINS)
@@ -145,10 +145,10 @@ class GraphPartition(RowPartition):
 
     def _loss(self, tables: Floats, n_jobs: int, curvature: bool) -> tuple[float, Loss]:
         if self.statistics is None:
-            found = self.inference.loss(tables, self.labels, n_jobs, curvature=curvature)
+            loss = self.inference.loss(tables, self.labels, n_jobs, curvature=curvature)
         else:
-            found = loss_of_statistics(self.inference, tables, self.statistics, n_jobs, curvature=curvature)
-        return self.weighted_sum(found.losses.ravel()), found
+            loss = loss_of_statistics(self.inference, tables, self.statistics, n_jobs, curvature=curvature)
+        return self.weighted_sum(loss.losses.ravel()), loss
 
     def with_columns(self, term: Term, columns: Places) -> GraphPartition:
         return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
@@ -160,20 +160,20 @@ class GraphPartition(RowPartition):
     def evaluate_at(
         self, layout: Layout, scores: Tables, n_jobs: int, *, curvature: bool
     ) -> tuple[Sums, PartitionState]:
-        loss, found = self._loss(scores.t, n_jobs, curvature)
-        gradient = self.pull_back(layout, self._apply_weights(found.residual), n_jobs)
+        value, loss = self._loss(scores.t, n_jobs, curvature)
+        gradient = self.pull_back(layout, self._apply_weights(loss.residual), n_jobs)
         bound = None
-        if found.dual is not None:
-            slope = self.pull_back(layout, self._apply_weights(found.dual.residual), n_jobs)
-            bound = LinearBound(self.weighted_sum(found.dual.entropy.ravel()), slope)
-        return Sums(loss, gradient, bound), PartitionState(scores, found)
+        if loss.dual is not None:
+            slope = self.pull_back(layout, self._apply_weights(loss.dual.residual), n_jobs)
+            bound = LinearBound(self.weighted_sum(loss.dual.entropy.ravel()), slope)
+        return Sums(value, gradient, bound), PartitionState(scores, loss)
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> Tables:
         return Tables(self.tables(layout, v, n_jobs))
 
     def along(self, scores: Tables, direction: Tables, n_jobs: int) -> tuple[float, float]:
-        loss, found = self._loss(scores.t, n_jobs, curvature=False)
-        return loss, float(np.vdot(self._apply_weights(found.residual), direction.t))
+        value, loss = self._loss(scores.t, n_jobs, curvature=False)
+        return value, float(np.vdot(self._apply_weights(loss.residual), direction.t))
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
         tangents = self.curvature(at).tangents(self.tables(layout, v, n_jobs), n_jobs)
@@ -184,9 +184,9 @@ class GraphPartition(RowPartition):
         out = np.zeros_like(direction)
         for name, place in self.graph.slices.items():
             shape = (len(p), -1, int(np.prod(self.graph.shape(name))))
-            own, d = p[:, place].reshape(shape), direction[:, place].reshape(shape)
-            means = np.einsum("iks,iks->ik", own, d)[..., None]
-            out[:, place] = (own * (d - means)).reshape(len(p), -1)
+            marginals, d = p[:, place].reshape(shape), direction[:, place].reshape(shape)
+            means = np.einsum("iks,iks->ik", marginals, d)[..., None]
+            out[:, place] = (marginals * (d - means)).reshape(len(p), -1)
         return self.pull_back(layout, self._apply_weights(out), n_jobs)
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
@@ -194,8 +194,8 @@ class GraphPartition(RowPartition):
 
     def residual(self, term: Term, at: PartitionState) -> Array:
         # If inference returned a linear lower bound on the loss, its coefficients replace the gradient.
-        found = at.residuals.residual if at.residuals.dual is None else at.residuals.dual.residual
-        return term.k_y.adjoint(self._rows(term, self._apply_weights(found)))
+        residual = at.residuals.residual if at.residuals.dual is None else at.residuals.dual.residual
+        return term.k_y.adjoint(self._rows(term, self._apply_weights(residual)))
 
     def spread(self, term: Term, at: PartitionState) -> Array:
         p = self._rows(term, at.residuals.marginals)

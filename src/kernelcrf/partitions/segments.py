@@ -137,13 +137,13 @@ class SegmentPartition(RowPartition):
         Score(layout, self.features, self.chains).add(arrays_of_scores(scores), theta, n_jobs)
         return scores
 
-    def pull_back(self, layout: Layout, found: SegmentMoments, n_jobs: int = 1) -> Floats:
+    def pull_back(self, layout: Layout, gradient: SegmentMoments, n_jobs: int = 1) -> Floats:
         """Return the gradient with respect to theta, given the gradient with respect to the scores.
 
-        Rows of tokens and candidate segments of `found` are multiplied by the weight of their sequence here; sums over
-        sequences have these weights already.
+        Rows of tokens and candidate segments of `gradient` are multiplied by the weight of their sequence here; sums
+        over sequences have these weights already.
         """
-        return Score(layout, self.features, self.chains).adjoint(self._weighted(found), n_jobs)
+        return Score(layout, self.features, self.chains).adjoint(self._weighted(gradient), n_jobs)
 
     def _weighted(self, moments: SegmentMoments) -> dict[str, Array]:
         """Return moments as arrays, in which each row has the weight of its sequence.
@@ -187,8 +187,9 @@ class SegmentPartition(RowPartition):
     def evaluate_at(
         self, layout: Layout, scores: SegmentScores, n_jobs: int, *, curvature: bool
     ) -> tuple[Sums, PartitionState]:
-        found = self.residuals(scores, n_jobs, curvature=curvature)
-        return Sums(found.loss, self.pull_back(layout, found.gradient, n_jobs)), PartitionState(scores, found)
+        residuals = self.residuals(scores, n_jobs, curvature=curvature)
+        sums = Sums(residuals.loss, self.pull_back(layout, residuals.gradient, n_jobs))
+        return sums, PartitionState(scores, residuals)
 
     def residuals(self, scores: SegmentScores, n_jobs: int = 1, *, curvature: bool) -> SegmentResiduals:
         """Return the loss and its gradient with respect to the scores.
@@ -204,23 +205,23 @@ class SegmentPartition(RowPartition):
                 known = self.observed.moments(free.scores, self.weights)
         except InfeasibleSequenceError as error:
             raise InfeasibleSequenceError(self.chains.number(error.sample), error.token) from None
-        found = free.moments
+        moments = free.moments
         names = "nodes", "starts", "ends", "steps", "lengths", "more", "segments"
-        gradient = {name: getattr(found, name) - getattr(known, name) for name in names}
-        loss = self.weighted_sum(found.log_partition - known.log_partition)
-        return SegmentResiduals(loss, replace(found, **gradient), found, free if curvature else None)
+        gradient = {name: getattr(moments, name) - getattr(known, name) for name in names}
+        loss = self.weighted_sum(moments.log_partition - known.log_partition)
+        return SegmentResiduals(loss, replace(moments, **gradient), moments, free if curvature else None)
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> SegmentScores:
         return self.scores(layout, v, n_jobs)
 
     def along(self, scores: SegmentScores, direction: SegmentScores, n_jobs: int) -> tuple[float, float]:
-        found = self.residuals(scores, n_jobs, curvature=False)
-        g, tokens, whole = found.gradient, self._token_weights, self._segment_weights
+        residuals = self.residuals(scores, n_jobs, curvature=False)
+        g, tokens, whole = residuals.gradient, self._token_weights, self._segment_weights
         rows = [(g.nodes, direction.tokens), (g.starts, direction.first), (g.ends, direction.last)]
         sums = [(g.steps, direction.steps), (g.lengths, direction.durations), (g.more, direction.tail)]
-        pairs = [*sums, *((self._apply_weights(own, tokens), dx) for own, dx in rows)]
+        pairs = [*sums, *((self._apply_weights(slope, tokens), dx) for slope, dx in rows)]
         pairs.append((self._apply_weights(g.segments, whole) if len(g.segments) else g.segments, direction.segments))
-        return found.loss, float(sum(np.vdot(own, dx) for own, dx in pairs if dx is not None))
+        return residuals.loss, float(sum(np.vdot(slope, dx) for slope, dx in pairs if dx is not None))
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
         messages: SegmentMessages = self.curvature(at)
@@ -229,19 +230,19 @@ class SegmentPartition(RowPartition):
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
         p, dx = at.residuals.marginals, self.scores(layout, v, n_jobs)
 
-        def product(own: Array, direction: Array | None) -> Array:
+        def product(probabilities: Array, direction: Array | None) -> Array:
             """Return the covariance of the labels of each clique, times the direction."""
-            if direction is None or not len(own):
-                return own
-            return np.asarray(own * (direction - np.einsum("tj,tj->t", own, direction)[:, None]))
+            if direction is None or not len(probabilities):
+                return probabilities
+            return np.asarray(probabilities * (direction - np.einsum("tj,tj->t", probabilities, direction)[:, None]))
 
         # Durations, steps and tails of different segments are treated as independent.
-        found = replace(
+        products = replace(
             p, nodes=product(p.nodes, dx.tokens), starts=product(p.starts, dx.first), ends=product(p.ends, dx.last),
             segments=product(p.segments, dx.segments), steps=p.steps * dx.steps, lengths=p.lengths * dx.durations,
             more=p.more if dx.tail is None else p.more * dx.tail,
         )  # fmt: skip
-        return self.pull_back(layout, found, n_jobs)
+        return self.pull_back(layout, products, n_jobs)
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
         return self.weighted_sum(SegmentMessages.of(self.rules.impose(at.scores)).entropy())
@@ -282,7 +283,7 @@ class SegmentPartition(RowPartition):
         x = at.scores
         of_tokens = sum(_largest(rows) for rows in (x.tokens, x.first, x.last) if rows is not None)
         of_all = sum(
-            float(_largest(own.reshape(1, -1))[0]) for own in (x.steps, x.durations, x.tail) if own is not None
+            float(_largest(scores.reshape(1, -1))[0]) for scores in (x.steps, x.durations, x.tail) if scores is not None
         )
         sizes = of_tokens + of_all
         if x.segments is not None and len(x.segments):
