@@ -137,8 +137,8 @@ class Ascent:
         states, transitions = _divide(layout)
         ends = np.cumsum([term.n for term in states])[:-1]
         parts = zip(states, np.split(self.W[:, : self.p.shape[1]], ends), strict=True)
-        found = {term.name: term.pack(part) * _scale(term, states) for term, part in parts}
-        return layout.join(found | {term.name: term.pack(self.w) for term in transitions})
+        weights = {term.name: term.pack(part) * _scale(term, states) for term, part in parts}
+        return layout.join(weights | {term.name: term.pack(self.w) for term in transitions})
 
     def climb(self, rng: np.random.Generator, tol: float) -> float:
         """Take an ascent step for every sequence, then further steps for the sequences that have most of the gap.
@@ -197,14 +197,14 @@ def _near_labels(objective: Objective) -> tuple[Array, Array]:
     partition = _chains(objective)
     n_labels, n_nodes = partition.n_labels, partition.chains.n_nodes
     observed = _observed_steps(objective)
-    own, nothing = np.zeros((n_nodes, n_labels)), np.zeros_like(observed)
-    own[np.arange(n_nodes), partition.labels] = 1
+    one_hot, nothing = np.zeros((n_nodes, n_labels)), np.zeros_like(observed)
+    one_hot[np.arange(n_nodes), partition.labels] = 1
     if n_labels == 1:
-        return own, nothing
+        return one_hot, nothing
     # For labels, and for both ends of transitions: 1 for the observed label, and -1 / (L - 1) for each other label.
     sums = observed.sum(axis=0, keepdims=True) + observed.sum(axis=1, keepdims=True)
     steps = (2 * n_labels * observed - sums) / (n_labels - 1)
-    moved = partition.apply_weights((n_labels * own - 1) / (n_labels - 1))
+    moved = partition.apply_weights((n_labels * one_hot - 1) / (n_labels - 1))
     direction = partition.pull_back(objective.layout, moved, steps, objective.engine.n_jobs)
     curvature = sum(objective.layout.squared_dual_norms(direction).values())
     pull = 0.0 if objective.layout.mean is None else float(np.dot(direction, objective.layout.mean))
@@ -215,9 +215,9 @@ def _near_labels(objective: Objective) -> tuple[Array, Array]:
         entropy = -(1 - delta) * np.log1p(-delta) - delta * (log_delta - np.log(n_labels - 1))
         return float(0.5 * curvature * delta**2 + pull * delta - mass * entropy)
 
-    found = minimize_scalar(loss, bounds=(-30.0, np.log(1 - 1 / n_labels)), method="bounded")
-    log_delta = float(found.x)
-    return (np.log1p(-np.exp(log_delta)) - log_delta + np.log(n_labels - 1)) * own, nothing
+    minimum = minimize_scalar(loss, bounds=(-30.0, np.log(1 - 1 / n_labels)), method="bounded")
+    log_delta = float(minimum.x)
+    return (np.log1p(-np.exp(log_delta)) - log_delta + np.log(n_labels - 1)) * one_hot, nothing
 
 
 def _residual(objective: Objective, p: Floats, q: Floats) -> Floats:
@@ -267,8 +267,8 @@ def _shares(term: Term) -> Floats:
 
 def _primal(term: Term, v: Floats) -> Floats:
     """Return the weights mu + v / lam of a term, before an L1 penalty shrinks them."""
-    found = term.C * v if term.precision is None else v / term.precision.reshape(term.shape)
-    return found if term.mean is None else found + term.mean.reshape(term.shape)
+    weights = term.C * v if term.precision is None else v / term.precision.reshape(term.shape)
+    return weights if term.mean is None else weights + term.mean.reshape(term.shape)
 
 
 def _l1(term: Term) -> float:

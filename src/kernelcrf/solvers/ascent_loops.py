@@ -169,11 +169,11 @@ def move(rows, low, T, pointers, columns, values, sign, step, kept, precise, thr
         row = rows[low + t]
         for k in range(pointers[row], pointers[row + 1]):
             x, column = sign * values[k], columns[k]
-            own = every * column
+            entry = every * column
             if threshold > 0:
                 for j in range(width):
                     before = W[column, j]
-                    after = V[column, j] + kept[own, j] * (x * step[t, j])
+                    after = V[column, j] + kept[entry, j] * (x * step[t, j])
                     V[column, j] = after
                     after = shrunk(after, threshold)
                     change[j] += (after - before) * (after + before)
@@ -181,13 +181,13 @@ def move(rows, low, T, pointers, columns, values, sign, step, kept, precise, thr
             elif precise:
                 for j in range(width):
                     before, moved = W[column, j], x * step[t, j]
-                    after = before + kept[own, j] * moved
+                    after = before + kept[entry, j] * moved
                     change[j] += moved * (after + before)
                     W[column, j] = after
             else:
                 for j in range(width):
                     before = W[column, j]
-                    after = before + kept[own, j] * (x * step[t, j])
+                    after = before + kept[entry, j] * (x * step[t, j])
                     change[j] += (after - before) * (after + before)
                     W[column, j] = after
 

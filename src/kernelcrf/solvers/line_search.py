@@ -20,7 +20,7 @@ ROUNDING = 8 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """The result of a line search.
 
     at : the point that was found, or None if no better point was found.
@@ -33,7 +33,7 @@ class Found:
     evaluations: int
 
 
-def search(ray: Ray, *, curvature: bool, wolfe: float) -> Found:
+def search(ray: Ray, *, curvature: bool, wolfe: float) -> SearchResult:
     """Find a step along the ray that decreases the objective sufficiently and has a small slope.
 
     The slope is the derivative of the objective along the ray.
@@ -44,16 +44,16 @@ def search(ray: Ray, *, curvature: bool, wolfe: float) -> Found:
     value, slope = ray.start.value, float(np.dot(ray.start.gradient, ray.direction))
     noise = ROUNDING * abs(value)
     if slope >= 0:
-        return Found(None, 0.0, 0)
+        return SearchResult(None, 0.0, 0)
     at = ray.point(1.0, curvature=curvature)
     end = float(np.dot(at.gradient, ray.direction))
     if at.value <= value + DECREASE * slope + noise and abs(end) <= wolfe * abs(slope):
-        return Found(at, 1.0, 1) if _is_better(at, ray.start, noise) else Found(None, 0.0, 1)
+        return SearchResult(at, 1.0, 1) if _is_better(at, ray.start, noise) else SearchResult(None, 0.0, 1)
     step = _bracket(ray, value, slope, noise, end, wolfe)
     if step == 0.0:
-        return Found(None, 0.0, 1)
+        return SearchResult(None, 0.0, 1)
     at = ray.point(step, curvature=curvature)
-    return Found(at if _is_better(at, ray.start, noise) else None, step, 2)
+    return SearchResult(at if _is_better(at, ray.start, noise) else None, step, 2)
 
 
 def _is_better(at: Evaluation, start: Evaluation, noise: float) -> bool:

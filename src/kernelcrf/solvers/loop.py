@@ -346,9 +346,9 @@ def descend(rule: Directions, start: Floats, progress: Progress, *, curvature: b
             return progress.stop.name
         direction, passes = rule.direction(objective, at)
         progress.passes += passes + 0.5
-        found = search(objective.ray(at, objective.layout.project_change(direction)), curvature=curvature, wolfe=wolfe)
-        progress.passes += 0.5 * found.evaluations
-        if found.at is None:
+        result = search(objective.ray(at, objective.layout.project_change(direction)), curvature=curvature, wolfe=wolfe)
+        progress.passes += 0.5 * result.evaluations
+        if result.at is None:
             return STALLED
-        at = found.at
-        progress.observe(at, found.step)
+        at = result.at
+        progress.observe(at, result.step)

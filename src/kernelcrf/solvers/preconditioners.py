@@ -195,15 +195,15 @@ def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats]
         return None
     term = next(term for term in objective.layout.terms if not term.kind.is_step)
     n_labels, n = term.k_y.L, term.n
-    found = np.zeros((n_labels, n_labels, n, n))
+    covariances = np.zeros((n_labels, n_labels, n, n))
     for row in range(n_labels):
         for column in range(row):
             gram = _sum_partitions(objective, at, _pair_gram, term, row, column)
-            found[row, column] = found[column, row] = -gram
+            covariances[row, column] = covariances[column, row] = -gram
             # Probabilities sum to one, so that each row of blocks sums to zero.
-            found[row, row] += gram
-            found[column, column] += gram
-    return term.name, found
+            covariances[row, row] += gram
+            covariances[column, column] += gram
+    return term.name, covariances
 
 
 def _is_dense(objective: Objective, term: Term) -> bool:

@@ -136,7 +136,7 @@ class _Metric:
         smooth = z.value - layout.extra(z.theta)
         for _ in range(MOST_RAISES):
             d = self.scale * self.of_weights
-            factors = {name: 1.0 / (self.scale * own) for name, own in self.of_terms.items()}
+            factors = {name: 1.0 / (self.scale * curvature) for name, curvature in self.of_terms.items()}
             new = objective.evaluate(layout.project(layout.shrink(z.theta - z.gradient / d, factors)))
             progress.passes += 1
             change = new.theta - z.theta
