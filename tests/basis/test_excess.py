@@ -12,7 +12,7 @@ from kernelcrf.basis.choice import choose_basis
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.basis.pivots import Uniform, drive
 from kernelcrf.datasets import make_sequences
-from kernelcrf.distributed.basis import DistributedBasisBuilder, own_inputs
+from kernelcrf.distributed.basis import DistributedBasisBuilder, find_new_inputs
 from kernelcrf.fitting.corpus import residual_of
 from kernelcrf.kernels.inputs import InputKernel
 
@@ -110,7 +110,7 @@ def test_parts_on_a_cluster_keep_to_the_kernel(dtype, started):
     X, kernel = in_plane().astype(dtype), InputKernel("rbf", gamma=5.0)
     cluster = Inline(forgetful=True)
     parts = [cluster.call(np.ascontiguousarray, part) for part in np.array_split(X, 3)]
-    own = own_inputs(parts, cluster)
+    own = find_new_inputs(parts, cluster)
     start = None
     for size in (100, 256) if started else (256,):
         builder = DistributedBasisBuilder(kernel, parts, own, size, cluster, start)

@@ -7,7 +7,7 @@ from clusters import Inline
 from kernelcrf.basis.choice import choose_basis, find_rule
 from kernelcrf.basis.distinct_inputs import distinct
 from kernelcrf.basis.pivots import drive
-from kernelcrf.distributed.basis import DistributedBasisBuilder, digests, own_inputs
+from kernelcrf.distributed.basis import DistributedBasisBuilder, digests, find_new_inputs
 
 
 def generator(seed):
@@ -17,7 +17,7 @@ def generator(seed):
 def grown(kernel, parts, n, rule, start=None, sparse=False):
     cluster = Inline(forgetful=False)
     X = [cluster.call(np.asarray if not sparse else sp.csr_array, part) for part in parts]
-    own = own_inputs(X, cluster)
+    own = find_new_inputs(X, cluster)
     builder = DistributedBasisBuilder(kernel, X, own, n, cluster, start)
     drive(find_rule(rule, kernel, sparse), builder, generator(0))
     return builder.finish(), cluster, cluster.fetch(own)
@@ -72,7 +72,7 @@ def test_sparse_inputs_have_the_same_owners(X):
     dense = [distinct(part).inputs for part in parts]
     sparse = [distinct(sp.csr_array(part)).inputs for part in parts]
     cluster = Inline(forgetful=False)
-    own = next(cluster.fetch(own_inputs([cluster.call(type(p), p) for p in form], cluster)) for form in (sparse,))
+    own = next(cluster.fetch(find_new_inputs([cluster.call(type(p), p) for p in form], cluster)) for form in (sparse,))
     reference = distinct(np.concatenate(dense)).U
     assert sum(map(len, own)) == reference
 

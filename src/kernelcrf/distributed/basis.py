@@ -38,20 +38,20 @@ class DistributedBasisBuilder(BasisBuilder):
     A handle refers to a value on a worker.
 
     X : for each part of the data, a handle to its distinct inputs.
-    own : for each part, a handle to the indices of those inputs that do not occur in an earlier part.
+    new_inputs : for each part, a handle to the indices of those inputs that do not occur in an earlier part.
     """
 
     def __init__(
         self,
         kernel: InputKernel,
         X: Sequence[Handle],
-        own: Sequence[Handle],
+        new_inputs: Sequence[Handle],
         capacity: int,
         cluster: Cluster,
         start: Basis | None = None,
     ) -> None:
-        self.cluster, self._X, self._own = cluster, X, own
-        self._parts = cluster.each(_own_rows, X, own, shared=(kernel, capacity))
+        self.cluster, self._X, self._new_inputs = cluster, X, new_inputs
+        self._parts = cluster.each(_new_rows, X, new_inputs, shared=(kernel, capacity))
         facts = cluster.fetch(cluster.each(_facts, self._parts))
         self._offsets = np.concatenate([[0], np.cumsum([count for count, *_ in facts])]).astype(np.intp)
         self._left = [trace for _, trace, *_ in facts]
@@ -89,18 +89,18 @@ class DistributedBasisBuilder(BasisBuilder):
         return np.asarray(self._offsets[part] + places)
 
     def largest(self, count: int) -> tuple[Places, float]:
-        found = self.cluster.fetch(self.cluster.each(_largest, self._parts, shared=(count,)))
-        places = np.concatenate([self._offsets[k] + own for k, (own, *_) in enumerate(found)])
-        values = np.concatenate([values for _, values, _ in found])
+        results = self.cluster.fetch(self.cluster.each(_largest, self._parts, shared=(count,)))
+        places = np.concatenate([self._offsets[k] + rows for k, (rows, *_) in enumerate(results)])
+        values = np.concatenate([values for _, values, _ in results])
         order = np.lexsort((places, -values))
-        others = max(values[order[count:]].max(initial=0.0), *(others for *_, others in found))
+        others = max(values[order[count:]].max(initial=0.0), *(others for *_, others in results))
         return places[order[:count]], float(others)
 
     def exhaust(self, indices: Places) -> None:
         if len(indices):
             part = self._part_of(indices)
-            own = [indices[part == k] - self._offsets[k] for k in range(len(self._parts))]
-            self._change(InputRows.exhaust, own)
+            indices_by_part = [indices[part == k] - self._offsets[k] for k in range(len(self._parts))]
+            self._change(InputRows.exhaust, indices_by_part)
 
     def extend(self, panels: Panels) -> Floats:
         return np.asarray(sum(self._change(InputRows.extend, shared=(panels,))))
@@ -109,8 +109,8 @@ class DistributedBasisBuilder(BasisBuilder):
         self._change(InputRows.refine, shared=(panels, kept))
 
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        found = self.cluster.fetch(self.cluster.each(InputRows.sound_columns, self._parts, shared=(n, kept, excess)))
-        return min(least for least, _ in found), min(sound for _, sound in found)
+        results = self.cluster.fetch(self.cluster.each(InputRows.sound_columns, self._parts, shared=(n, kept, excess)))
+        return min(least for least, _ in results), min(sound for _, sound in results)
 
     def recompute(self, n: int) -> None:
         self._change(InputRows.recompute, shared=(n,))
@@ -121,20 +121,20 @@ class DistributedBasisBuilder(BasisBuilder):
         A part has features for all its inputs, but residuals only for inputs that do not occur in an earlier part.
         """
         basis = WhitenedMap(self.kernel, self.landmarks, self._R[: self.n, : self.n].copy())
-        F = self.cluster.each(_all_features, self._parts, self._X, self._own, shared=(basis,))
+        F = self.cluster.each(_all_features, self._parts, self._X, self._new_inputs, shared=(basis,))
         return F, self.cluster.each(attrgetter("residual"), self._parts)
 
-    def _change(self, method: Function, *own: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Value]:
+    def _change(self, method: Function, *arguments: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Value]:
         """Call a method of `InputRows` that changes features or residuals; return one result per part of the data.
 
-        own : lists with one argument of the method for each part.
+        arguments : lists with one argument of the method for each part.
         shared : the arguments that are the same for all parts.
         """
-        pairs = self.cluster.each(partial(_change, method), self._parts, *own, shared=shared)
+        pairs = self.cluster.each(partial(_change, method), self._parts, *arguments, shared=shared)
         self._parts = self.cluster.each(second, pairs)
-        found = self.cluster.fetch(self.cluster.each(first, pairs))
-        self._left = [left for _, left in found]
-        return [result for result, _ in found]
+        results = self.cluster.fetch(self.cluster.each(first, pairs))
+        self._left = [left for _, left in results]
+        return [result for result, _ in results]
 
     def _fetch(self, method: Function, indices: Places | None, *shared: Value) -> Inputs:
         """Call a method of `InputRows` on the workers; return one row for each input in `indices`.
@@ -152,9 +152,11 @@ class DistributedBasisBuilder(BasisBuilder):
         part : for each value, the number of the part to which it is sent.
         """
         asked = np.unique(part).tolist() or [0]
-        own = [values[part == k] for k in asked]
-        found = self.cluster.fetch(self.cluster.each(function, [self._parts[k] for k in asked], own, shared=shared))
-        rows = np.concatenate(found) if found[0].ndim == 1 else stack(found)
+        values_by_part = [values[part == k] for k in asked]
+        results = self.cluster.fetch(
+            self.cluster.each(function, [self._parts[k] for k in asked], values_by_part, shared=shared)
+        )
+        rows = np.concatenate(results) if results[0].ndim == 1 else stack(results)
         return rows[np.argsort(np.argsort(part, kind="stable"))]
 
     def _part_of(self, indices: Places) -> Places:
@@ -164,8 +166,8 @@ class DistributedBasisBuilder(BasisBuilder):
 # A worker calls the functions below with one part.
 
 
-def _own_rows(X: Inputs, own: Places, kernel: InputKernel, capacity: int) -> InputRows:
-    return InputRows(kernel, X if len(own) == X.shape[0] else X[own], capacity, LocalEngine(1))
+def _new_rows(X: Inputs, indices: Places, kernel: InputKernel, capacity: int) -> InputRows:
+    return InputRows(kernel, X if len(indices) == X.shape[0] else X[indices], capacity, LocalEngine(1))
 
 
 def _facts(rows: InputRows) -> tuple[int, float, float, DType]:
@@ -195,31 +197,31 @@ def _largest(rows: InputRows, count: int) -> tuple[Places, Floats, float]:
     return places, rows.residual[places], others
 
 
-def _all_features(rows: InputRows, X: Inputs, own: Places, basis: WhitenedMap) -> Array:
+def _all_features(rows: InputRows, X: Inputs, indices: Places, basis: WhitenedMap) -> Array:
     """Return the features of all inputs X of one part of the data.
 
-    `rows` has the features of the inputs with the indices `own`. The other inputs occur in an earlier part, and their
-    features are computed with the feature map `basis`.
+    `rows` has the features of the inputs X[indices]. The other inputs occur in an earlier part, and their features are
+    computed with the feature map `basis`.
     """
-    if len(own) == X.shape[0]:
+    if len(indices) == X.shape[0]:
         return rows.F if rows.F.shape[1] == basis.n else np.ascontiguousarray(rows.F[:, : basis.n])
     F = np.empty((X.shape[0], basis.n), rows.F.dtype)
-    others = np.delete(np.arange(len(F)), own)
-    F[own], F[others] = rows.F[:, : basis.n], basis.transform(X[others])
+    others = np.delete(np.arange(len(F)), indices)
+    F[indices], F[others] = rows.F[:, : basis.n], basis.transform(X[others])
     return F
 
 
-def own_inputs(inputs: Sequence[Handle], cluster: Cluster) -> list[Handle]:
+def find_new_inputs(inputs: Sequence[Handle], cluster: Cluster) -> list[Handle]:
     """Find, for each part of the data, the inputs that do not occur in an earlier part.
 
     `inputs` has one handle per part, which refers to the distinct inputs on a worker. Return one handle per part, which
     refers to the indices of the inputs found. Two inputs count as equal if their digests are equal.
     """
-    found = cluster.fetch(cluster.each(digests, inputs))
-    is_own = np.zeros(sum(map(len, found)), bool)
-    is_own[np.unique(np.concatenate(found), return_index=True)[1]] = True
-    ends = np.cumsum([len(own) for own in found])
-    return cluster.each(np.flatnonzero, np.split(is_own, ends[:-1]))
+    digests_by_part = cluster.fetch(cluster.each(digests, inputs))
+    is_new = np.zeros(sum(map(len, digests_by_part)), bool)
+    is_new[np.unique(np.concatenate(digests_by_part), return_index=True)[1]] = True
+    ends = np.cumsum([len(part_digests) for part_digests in digests_by_part])
+    return cluster.each(np.flatnonzero, np.split(is_new, ends[:-1]))
 
 
 def digests(X: Inputs) -> Array:

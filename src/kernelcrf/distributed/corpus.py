@@ -27,7 +27,7 @@ from kernelcrf.basis.pairs import Pairs
 from kernelcrf.basis.panels import in_double
 from kernelcrf.basis.pivots import drive
 from kernelcrf.certificate import GRAM_ROWS, feature_products
-from kernelcrf.distributed.basis import DistributedBasisBuilder, own_inputs
+from kernelcrf.distributed.basis import DistributedBasisBuilder, find_new_inputs
 from kernelcrf.distributed.cluster import Cluster, Handle, Value, first, second
 from kernelcrf.distributed.partition import DistributedPartition
 from kernelcrf.engines.local import LocalEngine
@@ -74,7 +74,7 @@ class DistributedSequences(Corpus):
     legal: Legal | None = None
 
     @cached_property
-    def found(self) -> list[Handle]:
+    def distinct_inputs(self) -> list[Handle]:
         """Return handles to `Distinct` objects on the workers, one per part of the data.
 
         They have the distinct inputs of a part, and for each token the index of its input.
@@ -94,23 +94,23 @@ class DistributedSequences(Corpus):
     @cached_property
     def inputs(self) -> list[Handle]:
         """Return handles to the matrices of distinct inputs on the workers, one per part of the data."""
-        return self.cluster.each(attrgetter("inputs"), self.found)
+        return self.cluster.each(attrgetter("inputs"), self.distinct_inputs)
 
     @cached_property
-    def own(self) -> list[Handle]:
+    def new_inputs(self) -> list[Handle]:
         """Return handles to arrays of indices on the workers, one per part of the data.
 
         The indices select those inputs of the part that do not occur in an earlier part.
         """
-        return own_inputs(self.inputs, self.cluster)
+        return find_new_inputs(self.inputs, self.cluster)
 
     @cached_property
-    def n_own(self) -> list[int]:
+    def n_new_inputs(self) -> list[int]:
         """Return, for each part of the data, the number of inputs that do not occur in an earlier part."""
-        return self.cluster.fetch(self.cluster.each(len, self.own))
+        return self.cluster.fetch(self.cluster.each(len, self.new_inputs))
 
     def n_inputs(self, term: Term) -> int:
-        return sum(self.n_own)
+        return sum(self.n_new_inputs)
 
     def features(
         self, term: Term, n: int | None, rule: str | Rule, seed: UserData, engine: LocalEngine, start: Basis | None
@@ -125,7 +125,7 @@ class DistributedSequences(Corpus):
         chosen = find_rule(rule, kernel, self.is_sparse)
         capacity = capacity_for(n, n_inputs, chosen, start)
         rng = np.random.default_rng(check_random_state(seed).randint(2**31, size=4))
-        builder = DistributedBasisBuilder(kernel, self.inputs, self.own, capacity, self.cluster, start)
+        builder = DistributedBasisBuilder(kernel, self.inputs, self.new_inputs, capacity, self.cluster, start)
         if not builder.remaining and start is None:
             raise zero_kernel(kernel)
         drive(chosen, builder, rng)
@@ -136,19 +136,19 @@ class DistributedSequences(Corpus):
         if not isinstance(earlier, WhitenedMap):
             return Features(earlier, INPUTS, None)
         F: Value = self.cluster.each(_transform, self.inputs, shared=(earlier,))
-        pairs = self.cluster.each(_own_residual, self.inputs, F, self.own, shared=(input_of(term)[1],))
+        pairs = self.cluster.each(_residual_of_new, self.inputs, F, self.new_inputs, shared=(input_of(term)[1],))
         residual: Value = self.cluster.each(first, pairs)
         trace = float(self.cluster.sum(self.cluster.each(second, pairs)))
         return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, trace))
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[DistributedPartition]:
         pairs = {term.name: term.pairs for term in terms if term.name in features}
-        columns: list[Value] = [own.F for own in features.values()]
+        columns: list[Value] = [term_features.F for term_features in features.values()]
         if all(F is INPUTS for F in columns):
             parts = self.cluster.each(_linear_partition, self.parts, shared=(pairs,))
         else:
             columns = [self.inputs if F is INPUTS else F for F in columns]
-            parts = self.cluster.each(_partition, self.parts, self.found, *columns, shared=(pairs,))
+            parts = self.cluster.each(_partition, self.parts, self.distinct_inputs, *columns, shared=(pairs,))
         return [DistributedPartition(self.cluster, parts)]
 
     def hold_out(self, n_tokens: int) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
@@ -163,13 +163,13 @@ class DistributedSequences(Corpus):
         value, shares, scores = objective.gap(at), {}, {}
         partition = cast(DistributedPartition, objective.partitions[0])
         for term in objective.layout.terms:
-            own = features.get(term.name)
-            if own is None or own.basis is None or term.kernel is None:
+            term_features = features.get(term.name)
+            if term_features is None or term_features.basis is None or term.kernel is None:
                 continue
-            F: Value = own.F
-            residual: Value = own.basis.residual
+            F: Value = term_features.F
+            residual: Value = term_features.basis.residual
             states = at.parts[0].residuals()
-            R = self.cluster.each(_sum_residual, self.found, partition.parts, states, shared=(term,))
+            R = self.cluster.each(_sum_residual, self.distinct_inputs, partition.parts, states, shared=(term,))
             scale = size_of(max(self.cluster.fetch(self.cluster.each(_largest, R))))
             R = self.cluster.each(np.divide, R, shared=(scale,))
             weights = self.cluster.sum(self.cluster.each(feature_products, F, R))
@@ -180,10 +180,12 @@ class DistributedSequences(Corpus):
                 X, S = [self.inputs[k] for k in others], [R[k] for k in others]
                 ER = self.cluster.each(_add_products, ER, self.inputs, X, S, shared=(term.kernel,))
             square, n_rows, absolute = self.cluster.sum(self.cluster.each(_dots, R, ER))
-            square = out_of_span(term.kernel, own.basis, float(square), absolute, int(n_rows))
+            square = out_of_span(term.kernel, term_features.basis, float(square), absolute, int(n_rows))
             shares[term.name] = 0.5 * (term.C * scale) * scale * square
             value += shares[term.name]
-            scores[term.name] = np.concatenate(self.cluster.fetch(self.cluster.each(_scores, ER, self.own, residual)))
+            scores[term.name] = np.concatenate(
+                self.cluster.fetch(self.cluster.each(_scores, ER, self.new_inputs, residual))
+            )
         return WholeGap(value, shares, scores)
 
     def observed(self, term: Term, least: float) -> Pairs | None:
@@ -197,15 +199,19 @@ class DistributedSequences(Corpus):
         if basis is None:
             return None
         if basis.indices is not None:
-            offsets = np.concatenate([[0], np.cumsum(self.n_own)])
+            offsets = np.concatenate([[0], np.cumsum(self.n_new_inputs)])
             part = np.searchsorted(offsets, basis.indices, side="right") - 1
-            own = [basis.indices[part == k] - offsets[k] for k in range(len(self.n_own))]
-            found = self.cluster.fetch(self.cluster.each(_places, self.parts, self.found, self.own, own))
-            return np.concatenate(found)[np.argsort(np.argsort(part, kind="stable"))]
-        pairs = self.cluster.each(_nearest, self.parts, self.found, shared=(input_of(term)[1], basis.landmarks))
-        found = self.cluster.fetch(pairs)
-        best = np.stack([distances for _, distances in found]).argmin(axis=0)
-        return np.asarray(np.stack([places for places, _ in found])[best, np.arange(len(best))])
+            indices_by_part = [basis.indices[part == k] - offsets[k] for k in range(len(self.n_new_inputs))]
+            positions = self.cluster.fetch(
+                self.cluster.each(_places, self.parts, self.distinct_inputs, self.new_inputs, indices_by_part)
+            )
+            return np.concatenate(positions)[np.argsort(np.argsort(part, kind="stable"))]
+        pairs = self.cluster.each(
+            _nearest, self.parts, self.distinct_inputs, shared=(input_of(term)[1], basis.landmarks)
+        )
+        candidates = self.cluster.fetch(pairs)
+        best = np.stack([distances for _, distances in candidates]).argmin(axis=0)
+        return np.asarray(np.stack([places for places, _ in candidates])[best, np.arange(len(best))])
 
 
 def _join(parts: Sequence[LabelledSequences]) -> LabelledSequences:
@@ -236,24 +242,24 @@ def _transform(X: Inputs, map: FeatureMap) -> Inputs:
     return map.transform(X)
 
 
-def _own_residual(X: Inputs, F: Array, own: Places, kernel: InputKernel) -> tuple[Floats, float]:
-    return residual_of(kernel, X[own], F[own])
+def _residual_of_new(X: Inputs, F: Array, indices: Places, kernel: InputKernel) -> tuple[Floats, float]:
+    return residual_of(kernel, X[indices], F[indices])
 
 
-def _partition(data: LabelledSequences, found: Distinct, *features: Value) -> ChainPartition:
+def _partition(data: LabelledSequences, distinct_inputs: Distinct, *features: Value) -> ChainPartition:
     *columns, pairs = features
-    rows = (TokenFeatures.of(found, F) for F in columns)
-    return data.partition({name: own.with_pairs(pairs[name]) for name, own in zip(pairs, rows, strict=True)})
+    rows = (TokenFeatures.of(distinct_inputs, F) for F in columns)
+    return data.partition({name: tokens.with_pairs(pairs[name]) for name, tokens in zip(pairs, rows, strict=True)})
 
 
 def _linear_partition(data: LabelledSequences, pairs: dict[str, Pairs | None]) -> ChainPartition:
-    found = each(data.X) if is_sparse(data.X) else distinct(data.X)
-    return _partition(data, found, *[found.inputs] * len(pairs), pairs)
+    distinct_inputs = each(data.X) if is_sparse(data.X) else distinct(data.X)
+    return _partition(data, distinct_inputs, *[distinct_inputs.inputs] * len(pairs), pairs)
 
 
-def _sum_residual(found: Distinct, part: ChainPartition, state: PartitionState, term: Term) -> Floats:
+def _sum_residual(distinct_inputs: Distinct, part: ChainPartition, state: PartitionState, term: Term) -> Floats:
     residual = part.residual(term, state)
-    return np.asarray(found.sum(np.ascontiguousarray(residual).reshape(len(residual), -1)), np.float64)
+    return np.asarray(distinct_inputs.sum(np.ascontiguousarray(residual).reshape(len(residual), -1)), np.float64)
 
 
 def _largest(R: Floats) -> float:
@@ -281,16 +287,16 @@ def _dots(R: Floats, ER: Floats) -> Array:
     return np.array([np.vdot(R, ER), len(R), np.abs(R).sum(axis=0)], object)
 
 
-def _scores(ER: Floats, own: Places, residual: Floats) -> Floats:
-    return atom_scores(ER[own], residual)
+def _scores(ER: Floats, indices: Places, residual: Floats) -> Floats:
+    return atom_scores(ER[indices], residual)
 
 
-def _places(data: LabelledSequences, found: Distinct, own: Places, chosen: Places) -> Places:
-    return data.places(found.first[own[chosen]])
+def _places(data: LabelledSequences, distinct_inputs: Distinct, indices: Places, chosen: Places) -> Places:
+    return data.places(distinct_inputs.first[indices[chosen]])
 
 
 def _nearest(
-    data: LabelledSequences, found: Distinct, kernel: InputKernel, landmarks: Inputs
+    data: LabelledSequences, distinct_inputs: Distinct, kernel: InputKernel, landmarks: Inputs
 ) -> tuple[Places, npt.NDArray[np.floating]]:
-    rows, distances = nearest(kernel, landmarks, found.inputs, LocalEngine(1))
-    return data.places(found.first[rows]), distances
+    rows, distances = nearest(kernel, landmarks, distinct_inputs.inputs, LocalEngine(1))
+    return data.places(distinct_inputs.first[rows]), distances

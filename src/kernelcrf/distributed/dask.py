@@ -145,10 +145,10 @@ class DaskEngine(Cluster):
 
     def each(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Handle]:
         everywhere = [[self._broadcast(value)] * len(parts[0]) for value in shared]
-        own = [[_seal(value) for value in column] for column in parts]
+        arguments = [[_seal(value) for value in column] for column in parts]
         run = functools.partial(_run_alone, _seal(function))
         with self._connection() as client, _large_arguments():
-            futures = client.map(run, *own, *everywhere, pure=False)
+            futures = client.map(run, *arguments, *everywhere, pure=False)
         # Handles of the last sum are dropped only now, because a client waits 10 ms between two messages.
         self._spent = []
         return self._keep(futures)
@@ -266,8 +266,8 @@ def _size_of(value: object) -> int:
 
     Dask itself does not count attributes. It would take large objects for small ones, and never move them to disk.
     """
-    own = getattr(value, "__dict__", {}) if type(value).__module__.startswith("kernelcrf.") else {}
-    return int(sizeof_default(value) + sum(map(sizeof, own.values())))
+    attributes = getattr(value, "__dict__", {}) if type(value).__module__.startswith("kernelcrf.") else {}
+    return int(sizeof_default(value) + sum(map(sizeof, attributes.values())))
 
 
 sizeof.register(object, _size_of)

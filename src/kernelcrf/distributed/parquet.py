@@ -72,7 +72,7 @@ def _parts(
         with open_parquet(file.path, filesystem) as source:
             n_groups = len(source.footer.groups)
         groups = [tuple(range(n_groups))] if sequence is not None else [(k,) for k in range(n_groups)]
-        parts.extend(ParquetPart(filesystem, file.path, own, labels, sequence) for own in groups if own)
+        parts.extend(ParquetPart(filesystem, file.path, group, labels, sequence) for group in groups if group)
     return parts
 
 
@@ -222,8 +222,8 @@ def _files(path: PathLike) -> tuple[ArrowObject, list[ArrowObject]]:
     with arrow_errors(os.fspath(path), "a Parquet file or a folder that can be read"):
         info = filesystem.get_file_info(inside)
         if info.type == pa.fs.FileType.Directory:
-            found = filesystem.get_file_info(pa.fs.FileSelector(inside, recursive=True))
-            inner = [(one, one.path[len(inside) :].lstrip("/")) for one in found if one.is_file]
+            entries = filesystem.get_file_info(pa.fs.FileSelector(inside, recursive=True))
+            inner = [(one, one.path[len(inside) :].lstrip("/")) for one in entries if one.is_file]
             files = [one for one, name in inner if name.endswith(".parquet") and not is_hidden(name)]
         else:
             files = [info] if info.is_file else []

@@ -101,11 +101,12 @@ class ParquetPart:
         """Return the labels of all tokens as one list."""
         if self.sequence is not None:
             return list(column.to_pylist())
-        own, values = self._flatten(_join_chunks(column))
-        if not np.array_equal(own, lengths):
-            row = int(np.flatnonzero(own != lengths)[0])
+        counts, values = self._flatten(_join_chunks(column))
+        if not np.array_equal(counts, lengths):
+            row = int(np.flatnonzero(counts != lengths)[0])
             raise FormatError(
-                f"{self.path}: row {row} has {own[row]} labels and {lengths[row]} tokens: expected one label per token"
+                f"{self.path}: row {row} has {counts[row]} labels and {lengths[row]} tokens: expected one label per "
+                "token"
             )
         return list(values.to_pylist())
 
@@ -130,8 +131,8 @@ class ParquetPart:
 
 def _join_chunks(column: ArrowObject) -> ArrowObject:
     """Return the chunks of a column as one array."""
-    found = column.combine_chunks()
-    return found if not hasattr(found, "chunks") else arrow()[0].concat_arrays(found.chunks)
+    array = column.combine_chunks()
+    return array if not hasattr(array, "chunks") else arrow()[0].concat_arrays(array.chunks)
 
 
 def _find_runs(names: Array) -> tuple[npt.NDArray[np.int64], tuple[object, object] | None]:

@@ -97,8 +97,10 @@ class DistributedPartition(Partition):
         self, layout: Layout, scores: DistributedScores, n_jobs: int, *, curvature: bool
     ) -> tuple[Sums, PartitionState]:
         direction = [None] * len(self.parts) if scores.direction is None else scores.direction()
-        own = self.parts, scores.start(), direction
-        return self._split(self.cluster.each(partial(_evaluate_at, curvature), *own, shared=(layout, scores.step)))
+        arguments = self.parts, scores.start(), direction
+        return self._split(
+            self.cluster.each(partial(_evaluate_at, curvature), *arguments, shared=(layout, scores.step))
+        )
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> DistributedScores:
         handles = self.cluster.each(ChainPartition.direction, self.parts, shared=(layout, v, 1))
@@ -118,14 +120,14 @@ class DistributedPartition(Partition):
         return float(self._sum(ChainPartition.entropy, at.residuals(), shared=(1,)))
 
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
-        found: Total = self._sum(function, [None] * len(self.parts) if at is None else at.residuals())
-        return found
+        total: Total = self._sum(function, [None] * len(self.parts) if at is None else at.residuals())
+        return total
 
     def mass(self, term: Term) -> float:
         return float(self._sum(ChainPartition.mass, shared=(term,)))
 
-    def _sum(self, function: Function, *own: Sequence[Value], shared: tuple[Value, ...] = ()) -> Value:
-        return self.cluster.sum(self.cluster.each(function, self.parts, *own, shared=shared))
+    def _sum(self, function: Function, *arguments: Sequence[Value], shared: tuple[Value, ...] = ()) -> Value:
+        return self.cluster.sum(self.cluster.each(function, self.parts, *arguments, shared=shared))
 
     def _product(self, method: Function, layout: Layout, at: PartitionState, v: Floats) -> Floats:
         return np.asarray(self._sum(partial(_product, method), at.residuals(), shared=(layout, v)))

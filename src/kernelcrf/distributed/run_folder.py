@@ -48,8 +48,8 @@ class RunFolder:
         folder = cls(filesystem, path, blake2b(text.encode(), digest_size=16).hexdigest())
         with arrow_errors(path, "a folder that can be written to"):
             filesystem.create_dir(path, recursive=True)
-            found = filesystem.get_file_info(pa.fs.FileSelector(path, recursive=False))
-            names = sorted(one.base_name for one in found if not _is_partial(one.base_name))
+            entries = filesystem.get_file_info(pa.fs.FileSelector(path, recursive=False))
+            names = sorted(one.base_name for one in entries if not _is_partial(one.base_name))
             if not names:
                 with folder.whole(MANIFEST) as partial, filesystem.open_output_stream(partial) as file:
                     file.write(text.encode())
@@ -124,7 +124,7 @@ def _is_partial(name: str) -> bool:
 def _parse(text: bytes) -> Config:
     """Parse a text as JSON and return it as a dict; the dict is empty if the text is not a JSON object."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

@@ -96,7 +96,7 @@ class DataSummary:
             return known
         labels = compress(tokens, nodes.tolist())
         # A set of one label says this label.
-        alone = (next(iter(own)) if isinstance(own, SETS) and len(own) == 1 else own for own in labels)
+        alone = (next(iter(label)) if isinstance(label, SETS) and len(label) == 1 else label for label in labels)
         counts = Counter(label for label in alone if not (isinstance(label, SETS) or is_missing_value(label)))
         if kind == "dicts" and hash_features is not None:
             named = isinstance(part.X, feature_dicts.NamedTokens)
@@ -121,7 +121,9 @@ class DataSummary:
         if self.n_features and other.n_features and self.n_features != other.n_features:
             raise _difference_error(f"{self.n_features} features", f"{other.n_features} features")
         if self.n_features and other.n_features and not have_same_names(self.columns, other.columns):
-            raise _difference_error(*(f"the column names [{shown_list(own.columns or ())}]" for own in (self, other)))
+            raise _difference_error(
+                *(f"the column names [{shown_list(summary.columns or ())}]" for summary in (self, other))
+            )
         return DataSummary(
             sequences=self.sequences + other.sequences,
             tokens=self.tokens + other.tokens,
@@ -265,8 +267,8 @@ def read_parts(
     runs = [filled[run] for run in split_evenly(np.array(summary.tokens)[filled], n_parts)]
     read = partial(_read, reader, labels, legal, class_weight)
     parts = [
-        cluster.call(read, firsts[own].tolist(), [raw[k] for k in own], place=at / len(runs))
-        for at, own in enumerate(runs)
+        cluster.call(read, firsts[run].tolist(), [raw[k] for k in run], place=at / len(runs))
+        for at, run in enumerate(runs)
     ]
     data = DistributedSequences(cluster, parts, len(labels.classes), reader.n_features, summary.is_sparse, legal)
     n_tokens, d = sum(summary.tokens), reader.n_features
@@ -296,16 +298,17 @@ def _read(
     """
     read = [reader.read(part.X, part.lengths, first) for part, first in zip(parts, firsts, strict=True)]
     flat = stack([one for one, _ in read])
-    numbers = [first + np.arange(own.n_samples) for (_, own), first in zip(read, firsts, strict=True)]
-    lengths = Chains.from_lengths(np.concatenate([own.lengths for _, own in read]))
+    numbers = [first + np.arange(part_chains.n_samples) for (_, part_chains), first in zip(read, firsts, strict=True)]
+    lengths = Chains.from_lengths(np.concatenate([part_chains.lengths for _, part_chains in read]))
     chains = Chains(lengths.offsets, np.concatenate(numbers))
     flat_y = [
-        flat_labels(part.y, own, flat=part.lengths is not None) for part, (_, own) in zip(parts, read, strict=True)
+        flat_labels(part.y, part_chains, flat=part.lengths is not None)
+        for part, (_, part_chains) in zip(parts, read, strict=True)
     ]
     given = None
     if any(part.weights is not None for part in parts):
-        own = [np.ones(len(part)) if part.weights is None else part.weights for part in parts]
-        given = read_weights(np.concatenate(own), chains.n_samples, "sequence", part=True)
+        part_weights = [np.ones(len(part)) if part.weights is None else part.weights for part in parts]
+        given = read_weights(np.concatenate(part_weights), chains.n_samples, "sequence", part=True)
     indices, allowed = labels.encode(list(chain.from_iterable(flat_y)), chains)
     if legal is not None:
         check_legal(legal, chains, indices, labels.classes)
