@@ -77,9 +77,9 @@ def explain(
     j = model.column(index)
 
     rows = model.reader.read([x])[0][[t]]
-    here = [own for own in model.label_inputs if own.kind.covers(chains)[t]]
-    inputs = [(own, matrix_of(rows, own.name).astype(np.float64)) for own in here]
-    with_landmarks = [(own, row) for own, row in inputs if own.landmarks is not None]
+    here = [token_input for token_input in model.label_inputs if token_input.kind.covers(chains)[t]]
+    inputs = [(token_input, matrix_of(rows, token_input.name).astype(np.float64)) for token_input in here]
+    with_landmarks = [(token_input, row) for token_input, row in inputs if token_input.landmarks is not None]
     terms, values, weights = _terms(model, inputs, t == 0, t == chains.n_nodes - 1)
     scores = values @ weights
     log_alone = float(log_softmax(scores)[j])
@@ -90,7 +90,7 @@ def explain(
     except InfeasibleSequenceError:
         log_p = -np.inf
 
-    effects = [one for own, row in with_landmarks for one in _column_effects(own, row, j, n_terms)]
+    effects = [one for token_input, row in with_landmarks for one in _column_effects(token_input, row, j, n_terms)]
     weight = weights[:, j] - weights.mean(axis=1)
     contributions = values * weight
     order = np.argsort(-np.abs(contributions), kind="stable")
@@ -114,10 +114,10 @@ def explain(
     )
 
 
-def _present(own: TokenInput, row: Inputs) -> Places:
+def _present(token_input: TokenInput, row: Inputs) -> Places:
     """Return the landmarks of an input, or the features whose value at a token is not 0; `row` is the token's input."""
-    if own.landmarks is not None:
-        return np.arange(own.map.n)
+    if token_input.landmarks is not None:
+        return np.arange(token_input.map.n)
     return np.flatnonzero(row.toarray()[0] if is_sparse(row) else row[0])
 
 
@@ -134,12 +134,13 @@ def _terms(
     is_first, is_last : whether the token is the first, and the last, of its sequence.
     """
     names, all_values, all_weights = list[str](), list[Floats](), list[Floats]()
-    for own, row in inputs:
-        present, columns = _present(own, row), own.term_names
-        dense = _gram(own, row)[0] if own.landmarks is not None else row.toarray()[0] if is_sparse(row) else row[0]
+    for token_input, row in inputs:
+        present, columns = _present(token_input, row), token_input.term_names
+        dense = row.toarray() if is_sparse(row) else row
+        dense = dense[0] if token_input.landmarks is None else _gram(token_input, row)[0]
         names += [columns[f] for f in present.tolist()]
         all_values.append(dense[present])
-        all_weights.append(own.dual_coef[present].astype(np.float64))
+        all_weights.append(token_input.dual_coef[present].astype(np.float64))
     values, weights = np.concatenate(all_values), np.vstack(all_weights)
     ends = {"first token": (is_first, model.start_scores), "last token": (is_last, model.end_scores)}
     constants = {"intercept": model.intercept} | {name: scores for name, (here, scores) in ends.items() if here}
@@ -156,28 +157,28 @@ def _positions(model: ChainModel, inputs: Sequence[tuple[TokenInput, Inputs]], n
     if model.term_positions is None:
         return None
     inputs = [one for one in inputs if one[0].kind.is_token]
-    firsts = np.cumsum([0, *(own.map.n for own, _ in inputs)])
+    firsts = np.cumsum([0, *(token_input.map.n for token_input, _ in inputs)])
     rows = np.concatenate([first + _present(*one) for first, one in zip(firsts[:-1], inputs, strict=True)])
-    found = np.full((n, 2), -1)
-    found[: len(rows)] = model.term_positions[rows]
-    return found[listed]
+    positions = np.full((n, 2), -1)
+    positions[: len(rows)] = model.term_positions[rows]
+    return positions[listed]
 
 
-def _gram(own: TokenInput, rows: Inputs) -> Floats:
+def _gram(token_input: TokenInput, rows: Inputs) -> Floats:
     """Return the kernel matrix between the rows and the landmarks: one row per input, one column per landmark."""
-    return np.asarray(own.kernel.gram(rows, own.landmarks.astype(np.float64)))
+    return np.asarray(token_input.kernel.gram(rows, token_input.landmarks.astype(np.float64)))
 
 
-def _column_effects(own: TokenInput, row: Inputs, j: int, n: int) -> tuple[ColumnEffect, ...]:
+def _column_effects(token_input: TokenInput, row: Inputs, j: int, n: int) -> tuple[ColumnEffect, ...]:
     """Return the n columns with the largest effects on the score of label j; `row` is the input of the token."""
 
     def score(rows: Inputs) -> Floats:
-        scores = _gram(own, rows) @ own.dual_coef
+        scores = _gram(token_input, rows) @ token_input.dual_coef
         return np.asarray(scores[:, j] - scores.mean(axis=1))
 
-    sparse, names = is_sparse(row), own.feature_names
+    sparse, names = is_sparse(row), token_input.feature_names
     columns, values = (row.indices, row.data) if sparse else (np.arange(row.shape[1]), row[0])
-    references = np.zeros(len(columns)) if sparse else own.landmarks.mean(axis=0)
+    references = np.zeros(len(columns)) if sparse else token_input.landmarks.mean(axis=0)
     changed = []
     for start in range(0, len(columns), BLOCK):
         block = np.arange(start, min(start + BLOCK, len(columns)))
@@ -194,21 +195,21 @@ def _column_effects(own: TokenInput, row: Inputs, j: int, n: int) -> tuple[Colum
 
 def _nearest(model: ChainModel, inputs: Sequence[tuple[TokenInput, Inputs]], n: int) -> tuple[NearToken, ...]:
     """Return the n landmarks that are most similar to a token; `inputs` are those with landmarks, with their rows."""
-    positions, found = model.landmark_positions, list[NearToken]()
+    positions, neighbours = model.landmark_positions, list[NearToken]()
     if positions is None:
         return ()
-    for own, row in inputs:
-        B = own.landmarks.astype(np.float64)
-        here, positions = positions[: own.map.n], positions[own.map.n :]
+    for token_input, row in inputs:
+        B = token_input.landmarks.astype(np.float64)
+        here, positions = positions[: token_input.map.n], positions[token_input.map.n :]
         # The product of the diagonals may overflow, that of their roots does not.
-        norms = np.sqrt(own.kernel.diagonal(B)) * np.sqrt(own.kernel.diagonal(row)[0])
-        similarity = _gram(own, row)[0] / np.maximum(norms, np.finfo(np.float64).tiny)
+        norms = np.sqrt(token_input.kernel.diagonal(B)) * np.sqrt(token_input.kernel.diagonal(row)[0])
+        similarity = _gram(token_input, row)[0] / np.maximum(norms, np.finfo(np.float64).tiny)
         most = np.argsort(-similarity, kind="stable")[:n]
-        scores = _gram(own, B[most]) @ own.dual_coef + model.intercept
+        scores = _gram(token_input, B[most]) @ token_input.dual_coef + model.intercept
         labels = [model.column_labels[k] for k in scores.argmax(axis=1).tolist()]
         alike = zip(here[most].tolist(), similarity[most].tolist(), labels, strict=True)
-        found += [NearToken(sequence, token, near, label) for (sequence, token), near, label in alike]
-    return tuple(sorted(found, key=lambda one: -one.similarity)[:n])
+        neighbours += [NearToken(sequence, token, near, label) for (sequence, token), near, label in alike]
+    return tuple(sorted(neighbours, key=lambda one: -one.similarity)[:n])
 
 
 def _index(label: UserData, classes: list[UserData]) -> int:

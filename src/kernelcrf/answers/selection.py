@@ -62,7 +62,10 @@ def select_sequences(
     samples = np.repeat(np.arange(chains.n_samples), chains.lengths)
     shape = chains.n_samples, chains.n_nodes
     mean = sp.csr_array((1 / tokens[samples], (samples, np.arange(chains.n_nodes))), shape=shape)
-    parts: list[Inputs] = [mean @ own.map.transform(matrix_of(flat, own.name), engine) for own in model.token_inputs]
+    parts: list[Inputs] = [
+        mean @ token_input.map.transform(matrix_of(flat, token_input.name), engine)
+        for token_input in model.token_inputs
+    ]
     all_sparse = all(map(is_sparse, parts))
     phi = sp.hstack(parts, "csr") if all_sparse else np.hstack([p.toarray() if is_sparse(p) else p for p in parts])
     return draw_batch(scores / tokens if per_token else scores, phi, k, rng)

@@ -35,7 +35,7 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
     _, passes, seconds = crf.gap_curve_[-1].tolist() if len(crf.gap_curve_) else (None, None, None)
     parameters, defaults = crf.get_params(deep=False), type(crf)().get_params(deep=False)
     changed = {name: value for name, value in parameters.items() if not _is_same(value, defaults[name])}
-    found: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "kernel": _kernel_text(crf.kernel_),
         "C": float(crf.C_) if np.isfinite(crf.C_) else None,
         **_choice_of_C(crf),
@@ -53,12 +53,12 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
         "solver seconds": seconds,
         "settings": {name: _plain(value) for name, value in changed.items()},
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in summary.items() if value is not None}
 
 
 def _kernel_text(kernel: InputKernel | dict[str, InputKernel]) -> str:
     if isinstance(kernel, dict):
-        return ", ".join(f"{name}: {own.kernel}" for name, own in kernel.items())
+        return ", ".join(f"{name}: {input_kernel.kernel}" for name, input_kernel in kernel.items())
     return str(kernel.kernel)
 
 
@@ -66,7 +66,7 @@ def text_of(value: object) -> str:
     """Return a value of the summary as one line of text that is safe to show on a terminal."""
     text = str(value)
     if isinstance(value, dict):
-        text = ", ".join(f"{name}={own}" for name, own in value.items()) or "defaults"
+        text = ", ".join(f"{name}={entry}" for name, entry in value.items()) or "defaults"
     elif isinstance(value, list):
         more = f" and {len(value) - SHOWN_LABELS} more" if len(value) > SHOWN_LABELS else ""
         text = f"{len(value)}: {' '.join(map(str, value[:SHOWN_LABELS]))}{more}"
