@@ -122,9 +122,9 @@ def residual_products(kernel: InputKernel, X: Inputs, F: Inputs, R: Array, engin
     weights = feature_products(F, R)
 
     def rows(block: slice) -> Floats:
-        product, own = -np.asarray(F[block] @ weights, np.float64), X[block].astype(np.float64, copy=False)
+        product, inputs = -np.asarray(F[block] @ weights, np.float64), X[block].astype(np.float64, copy=False)
         for other in blocks:
-            product += kernel.gram(own, X[other].astype(np.float64, copy=False)) @ R[other]
+            product += kernel.gram(inputs, X[other].astype(np.float64, copy=False)) @ R[other]
         return product
 
     products: Floats = np.concatenate(engine.map(rows, blocks))

@@ -187,7 +187,9 @@ class Objective:
         This costs half a pass over the data, because only the change of the scores is computed.
         """
         layout, n_jobs = self.layout, self.engine.n_jobs
-        scores = self.engine.map(lambda own: own.direction(layout, direction, n_jobs), self.partitions, self.costs)
+        scores = self.engine.map(
+            lambda partition: partition.direction(layout, direction, n_jobs), self.partitions, self.costs
+        )
         return Ray(self, start, direction, tuple(scores))
 
     def hessian_product(self, at: Evaluation, v: Floats) -> Floats:

@@ -30,7 +30,7 @@ def printable_json(value: object) -> str:
 
 
 def _escape(text: str, quote: Callable[[str], str], keep: str) -> str:
-    def escape(found: re.Match[str]) -> str:
-        return found[0] if found[0].isprintable() or found[0] in keep else quote(found[0])[1:-1]
+    def escape(match: re.Match[str]) -> str:
+        return match[0] if match[0].isprintable() or match[0] in keep else quote(match[0])[1:-1]
 
     return text if text.isprintable() else SUSPECT.sub(escape, text)

@@ -53,12 +53,12 @@ def _mutual_information(a: Array, b: Array, shape: Pair, counts: Array) -> float
 
 def checked_pairs(pairs: Iterable[Sequence[int]], n_nodes: int, name: str) -> list[Pair]:
     """Check pairs of nodes that the user passed as the argument `name`, and return each pair once."""
-    found: dict[Pair, None] = {}
+    unique_pairs: dict[Pair, None] = {}
     for pair in pairs:
         if not PAIR.accepts(pair):
             raise ValueError(f"{name} contains {shown(pair)}: expected pairs of node numbers, such as (0, 1)")
         i, j = (int(node) for node in pair)
         if not (0 <= i < n_nodes and 0 <= j < n_nodes and i != j):
             raise ValueError(f"{name} contains {shown(pair)}: expected two different nodes from 0 to {n_nodes - 1}")
-        found[min(i, j), max(i, j)] = None
-    return list(found)
+        unique_pairs[min(i, j), max(i, j)] = None
+    return list(unique_pairs)

@@ -246,12 +246,12 @@ class Graph:
     @cached_property
     def slices(self) -> dict[str, slice]:
         """Return the slice of columns that contains the tables of each template, by the template's name."""
-        low, found = 0, {}
+        low, slices = 0, {}
         for name, nodes in self.cliques.items():
             high = low + len(nodes) * int(np.prod(self.shape(name)))
-            found[name] = slice(low, high)
+            slices[name] = slice(low, high)
             low = high
-        return found
+        return slices
 
     @property
     def n_entries(self) -> int:
@@ -278,5 +278,5 @@ class Graph:
     @cached_property
     def clique_samples(self) -> Ints:
         """Return the index of the sample that each clique belongs to, in the order of the columns of `chosen`."""
-        own = [self.node_samples[nodes[:, 0]] for nodes in self.cliques.values()]
-        return np.concatenate([np.empty(0, np.int64), *own])
+        samples = [self.node_samples[nodes[:, 0]] for nodes in self.cliques.values()]
+        return np.concatenate([np.empty(0, np.int64), *samples])

@@ -34,12 +34,12 @@ class TokenFeatures:
     index: Places | None = None
 
     @classmethod
-    def of(cls, found: Distinct, F: Inputs) -> TokenFeatures:
-        """Return the features of tokens, given the features F of the distinct inputs `found`.
+    def of(cls, inputs: Distinct, F: Inputs) -> TokenFeatures:
+        """Return the features of tokens, given the features F of the distinct inputs.
 
         If many tokens have equal inputs, F is stored with an index. Otherwise, F is expanded to one row per token.
         """
-        return cls(F, found.index) if found.U < INDEX_BELOW * found.N else cls(found.expand(F))
+        return cls(F, inputs.index) if inputs.U < INDEX_BELOW * inputs.N else cls(inputs.expand(F))
 
     @property
     def is_sparse(self) -> bool:

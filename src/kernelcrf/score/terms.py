@@ -215,7 +215,9 @@ def chain_terms(
     edge_kernel : input kernel of transitions that depend on the input, or None if transitions are constant.
     """
     pairs, k_y = LabelKernel("delta", n_labels**2), LabelKernel.of(label_kernel, n_labels)
-    of_inputs = [input_term(name, k_x, own, k_y, cliques) for name, (k_x, own, cliques) in (inputs or {}).items()]
+    of_inputs = [
+        input_term(name, k_x, variance, k_y, cliques) for name, (k_x, variance, cliques) in (inputs or {}).items()
+    ]
     terms = [] if kernel is None else [Term(TOKEN_TERM, TOKENS, k_y, C, kernel, TOKENS)]
     terms += [term for term in of_inputs if term.kind.is_token]
     if C_edge is not None:
