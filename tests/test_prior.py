@@ -15,7 +15,7 @@ from kernelcrf.solvers import LBFGS, BlockJacobi, Dual, MaxIterations, Newton, N
 from kernelcrf.solvers.ascent import Ascent
 from kernelcrf.solvers.loop import Progress, minimise
 from kernelcrf.solvers.preconditioners import Preconditioning
-from kernelcrf.solvers.starts import first_point
+from kernelcrf.solvers.starting_points import first_point
 from objectives import (
     dense_optimum,
     entropy_side,

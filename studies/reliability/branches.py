@@ -30,7 +30,7 @@ LOOPS = [
         f"tests/inference/test_{one}.py"
         for one in ["chain", "clique_tree", "decoding", "feasibility", "gibbs", "loopy", "tangents"]
     ),
-    *("tests/partitions/test_fused.py", "tests/solvers/test_dual.py"),
+    *("tests/partitions/test_fused_chains.py", "tests/solvers/test_dual.py"),
     *(f"tests/basis/test_{one}.py" for one in ("distinct", "entries", "folded")),
 ]
 OPTIONS = {"quick": 0, "data": ""}

@@ -66,7 +66,7 @@ TESTS: dict[str, list[str]] = {
     "inference/loops/clique_tree.py": ["tests/inference/test_clique_tree.py"],
     "inference/loops/loopy.py": ["tests/inference/test_loopy.py"],
     "inference/loops/gibbs.py": ["tests/inference/test_gibbs.py"],
-    "inference/loops/fused.py": ["tests/partitions/test_fused.py"],
+    "inference/loops/fused.py": ["tests/partitions/test_fused_chains.py"],
     "basis/choice.py": ["tests/basis/test_choice.py", "tests/basis/test_features.py"],
     "basis/centres.py": ["tests/basis/test_centres.py", "tests/basis/test_choice.py"],
     "basis/distinct_inputs.py": ["tests/basis/test_distinct_inputs.py"],

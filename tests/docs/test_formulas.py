@@ -11,7 +11,7 @@ import pytest
 from scipy.special import entr, log_softmax, logsumexp, softmax
 
 from kernelcrf import ChainCRF, KernelClassifier, MultiLabelCRF, TemperatureScaling, certificate, objective
-from kernelcrf.answers import conformal, explain, uncertainty
+from kernelcrf.answers import conformal_thresholds, explain, uncertainty
 from kernelcrf.basis import factor
 from kernelcrf.basis.features import make_features
 from kernelcrf.datasets import make_sequences, synthetic
@@ -336,18 +336,18 @@ def test_scores_of_tokens_and_sequences():
 
 def test_thresholds_of_prediction_sets():
     stated(
-        conformal,
+        conformal_thresholds,
         "the ceil((n + 1) level)-th smallest of n scores",
         "the smallest threshold t >= 0 with n / (n + 1) R(t) + 1 / (n + 1) <= 1 - level",
     )
     scores, units, n, level = RNG.random(60), RNG.integers(20, size=60), 20, 0.75
-    assert conformal.quantile_threshold(scores, level) == np.sort(scores)[int(np.ceil(61 * level)) - 1]
+    assert conformal_thresholds.quantile_threshold(scores, level) == np.sort(scores)[int(np.ceil(61 * level)) - 1]
 
     def R(t):
         return sum((scores[units == i] > t).mean() for i in range(n) if i in units) / n
 
     candidates = [t for t in (0.0, *scores) if n / (n + 1) * R(t) + 1 / (n + 1) <= 1 - level]
-    assert conformal.risk_threshold(scores, units, n, level) == min(candidates)
+    assert conformal_thresholds.risk_threshold(scores, units, n, level) == min(candidates)
 
 
 def test_scores_of_spans():

@@ -26,7 +26,7 @@ from kernelcrf import (
     SegmentCRF,
     TemperatureScaling,
 )
-from kernelcrf.answers.conformal import quantile_threshold, risk_threshold
+from kernelcrf.answers.conformal_thresholds import quantile_threshold, risk_threshold
 from kernelcrf.datasets import make_sequences
 from kernelcrf.metrics import spans
 from kernelcrf.preprocessing import PerToken

@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV
 from kernelcrf import ChainCRF, Input, load
 from kernelcrf.datasets import make_sequences
 from kernelcrf.inference.loops import fused
-from kernelcrf.partitions.fused import MOST_INPUTS
+from kernelcrf.partitions.fused_chains import MOST_INPUTS
 from kernelcrf.penalties import ElasticNet
 from kernelcrf.rules import Evidence
 

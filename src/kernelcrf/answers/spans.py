@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelcrf.answers.certified import CertifiedLabels
+from kernelcrf.answers.certified_labels import CertifiedLabels
 from kernelcrf.arrays import Array, Flags, Floats, Places, UserData
 from kernelcrf.models.chain_field import ChainField
 from kernelcrf.readers.containers import read_labels, read_list

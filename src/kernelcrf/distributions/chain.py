@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelcrf.answers.certified import CertifiedLabels, ScoreBounds, score_bounds
-from kernelcrf.answers.certified import certify as certify_labels
+from kernelcrf.answers.certified_labels import CertifiedLabels, ScoreBounds, score_bounds
+from kernelcrf.answers.certified_labels import certify as certify_labels
 from kernelcrf.answers.spans import (
     N_BEST,
     SPAN_SCHEME,

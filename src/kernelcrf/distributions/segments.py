@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelcrf.answers.segments import predicted_segments, segment_probabilities
+from kernelcrf.answers.segment_probabilities import predicted_segments, segment_probabilities
 from kernelcrf.answers.spans import N_BEST, THRESHOLD, PredictedSpan
 from kernelcrf.arrays import Floats, UserData
 from kernelcrf.distributions.sequences import SequenceDistribution

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from kernelcrf.answers.accepted import PREDICATE, accepted
+from kernelcrf.answers.accepted_labels import PREDICATE, accepted
 from kernelcrf.answers.spans import PredictedSpan
 from kernelcrf.answers.weights import data_frame
 from kernelcrf.arrays import Array, Floats, Labels, UserData

@@ -1,10 +1,10 @@
 """Conformal prediction: sets that contain the truth with a chosen probability; here, sets of labels per token.
 
 The estimator is fitted already. Calibration data that it was not fitted to give a threshold on scores of the truth,
-and a prediction set has all values whose score is at most the threshold; `kernelcrf.answers.conformal` has the
-formulas. The guarantees need no assumption on the model. They hold on average over calibration data and new data, if
-both are exchangeable: sequences that are drawn from the same law or, with `groups`, groups of sequences. Tokens of one
-sequence may depend on each other in any way.
+and a prediction set has all values whose score is at most the threshold; `kernelcrf.answers.conformal_thresholds` has
+the formulas. The guarantees need no assumption on the model. They hold on average over calibration data and new data,
+if both are exchangeable: sequences that are drawn from the same law or, with `groups`, groups of sequences. Tokens of
+one sequence may depend on each other in any way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from kernelcrf.answers.conformal import ROUNDING, least_probability, quantile_threshold, risk_threshold
+from kernelcrf.answers.conformal_thresholds import ROUNDING, least_probability, quantile_threshold, risk_threshold
 from kernelcrf.arrays import Array, Flags, Floats, Ints, UserData
 from kernelcrf.estimators.multilabel import MultiLabelCRF
 from kernelcrf.estimators.parameters import ValidatedEstimator

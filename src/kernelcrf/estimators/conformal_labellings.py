@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from kernelcrf.answers.conformal import SLACK, LabellingSet
+from kernelcrf.answers.conformal_thresholds import SLACK, LabellingSet
 from kernelcrf.arrays import Flags, Floats, Ints, UserData
 from kernelcrf.estimators.conformal import Conformal, estimator_with, read_truth
 from kernelcrf.readers.containers import Ragged

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from kernelcrf.answers.conformal import least_probability
+from kernelcrf.answers.conformal_thresholds import least_probability
 from kernelcrf.answers.spans import SPAN_SCHEME, PredictedSpan
 from kernelcrf.arrays import Flags, Floats, Ints, UserData
 from kernelcrf.estimators.chain_over import ChainOver

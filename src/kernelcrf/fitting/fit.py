@@ -28,7 +28,7 @@ from kernelcrf.score.layout import Layout
 from kernelcrf.score.terms import Term
 from kernelcrf.solvers import Record, Solution, Solver, find_solver
 from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STALLED, STATIONARY, minimise
-from kernelcrf.solvers.starts import FAR, first_point
+from kernelcrf.solvers.starting_points import FAR, first_point
 from kernelcrf.solvers.stopping import StoppingRule
 
 Callback = Callable[[Sequence[Record]], None] | None

@@ -27,9 +27,9 @@ from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.chain import edge_marginals, entropy, labelling_scores
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.inference.tangents import Linearisation
-from kernelcrf.partitions.fused import MOST_INPUTS, ChainResiduals, FusedChains, FusedMessages
-from kernelcrf.partitions.independent import Softmax
+from kernelcrf.partitions.fused_chains import MOST_INPUTS, ChainResiduals, FusedChains, FusedMessages
 from kernelcrf.partitions.partition import PartitionState, RowPartition, Sums
+from kernelcrf.partitions.softmax import Softmax
 from kernelcrf.score.cliques import STEPS
 from kernelcrf.score.features import TokenFeatures
 from kernelcrf.score.layout import Layout

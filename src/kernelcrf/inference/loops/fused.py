@@ -1,4 +1,4 @@
-"""Compiled loops of `partitions.fused`, which process the sequences in blocks.
+"""Compiled loops of `partitions.fused_chains`, which process the sequences in blocks.
 
 Scores, marginals and gradient of a block are computed one after the other, while its features are in the CPU cache.
 

@@ -22,8 +22,8 @@ from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference.loops import fused as loops
 from kernelcrf.inference.scaled import MESSAGE_RANGE, NODE_RANGE, Edges
 from kernelcrf.inference.tangents import Linearisation
-from kernelcrf.partitions.independent import Softmax
 from kernelcrf.partitions.partition import PartitionState, Sums
+from kernelcrf.partitions.softmax import Softmax
 from kernelcrf.score.cliques import STEPS, TOKENS
 from kernelcrf.score.layout import Layout
 from kernelcrf.score.score import add_terms

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kernelcrf.partitions.independent import Softmax
+from kernelcrf.partitions.softmax import Softmax
 from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.layout import Layout
 from objectives import entropy_side, gradient_side, random_objective

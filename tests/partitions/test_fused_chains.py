@@ -8,7 +8,7 @@ import pytest
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
-from kernelcrf.partitions import chains, fused
+from kernelcrf.partitions import chains, fused_chains
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.score.features import TokenFeatures
 from kernelcrf.score.layout import Layout
@@ -28,7 +28,7 @@ def legal_labels(objective):
 
 def in_steps(objective, monkeypatch):
     """Evaluations without the pass by blocks."""
-    monkeypatch.setattr(fused.FusedChains, "evaluate", lambda *_: None)
+    monkeypatch.setattr(fused_chains.FusedChains, "evaluate", lambda *_: None)
     return objective
 
 
@@ -53,7 +53,7 @@ def test_evaluations_and_hessian_products_are_those_of_the_steps(kind, constrain
     passes = [one._fused(objective.layout) for one in objective.partitions]
     assert all(one.evaluate(theta, "residuals") for one in passes)
     ours = objective.evaluate(theta, curvature=True)
-    assert all(isinstance(part.residuals.curvature, fused.FusedMessages) for part in ours.parts)
+    assert all(isinstance(part.residuals.curvature, fused_chains.FusedMessages) for part in ours.parts)
     product = objective.hessian_product(ours, v)
     alone = [one.sums(objective.layout, theta, 1) for one in objective.partitions]
     theirs = in_steps(objective, monkeypatch).evaluate(theta, curvature=True)
@@ -61,7 +61,7 @@ def test_evaluations_and_hessian_products_are_those_of_the_steps(kind, constrain
         expected = one.sums(objective.layout, theta, 1)
         assert sums.loss == pytest.approx(expected.loss, rel=1e-12)
         np.testing.assert_allclose(sums.gradient, expected.gradient, atol=1e-10)
-    assert not any(isinstance(part.residuals.curvature, fused.FusedMessages) for part in theirs.parts)
+    assert not any(isinstance(part.residuals.curvature, fused_chains.FusedMessages) for part in theirs.parts)
     assert ours.value == pytest.approx(theirs.value, rel=1e-12)
     np.testing.assert_allclose(ours.gradient, theirs.gradient, atol=1e-10)
     np.testing.assert_allclose(product, objective.hessian_product(theirs, v), atol=1e-9)
