@@ -194,7 +194,7 @@ def test_the_example_prints_what_it_says(name, tmp_path, monkeypatch):
     example = doctest.DocTestParser().get_doctest(source, {}, name, None, None)
     assert example.examples, f"{name} has no example"
     report = []
-    doctest.DocTestRunner().run(example, out=report.append)
+    doctest.DocTestRunner(verbose=False).run(example, out=report.append)
     assert not report, "".join(report)
     if ".plotting." in name:
         from matplotlib import pyplot
