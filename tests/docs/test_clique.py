@@ -39,7 +39,7 @@ print("equal", bool(crf.certificate_.gap_full < 1e-6))
 def test_a_kind_of_clique_with_inputs_takes_two_files(tmp_path):
     # Compiled loops are kept beside their source, so copies of both need not be compiled again.
     shutil.copytree(Path(kernelcrf.__file__).parent, tmp_path / "kernelcrf")
-    rows, kind, _ = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    rows, kind, _ = re.findall(r"```(?:python|text)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     for name, new, before in (
         ("graphs/structure.py", rows + "\n", "    @property\n    def last_nodes(self) -> Ints:"),
         ("score/cliques.py", kind, "        Clique(ENDS, TOKENS,"),

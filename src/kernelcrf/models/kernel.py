@@ -135,7 +135,7 @@ class KernelModel(FittedModel):
         named = self.reader.names_of if isinstance(self.reader, InputsReader) else lambda _: self.reader.feature_names
         inputs = []
         for term in self.layout.terms:
-            if term.kind.array == TOKENS and term.kernel is not None and term.input is not None:
+            if term.kind.is_single and term.kernel is not None and term.input is not None:
                 feature_map = self.maps[term.name]
                 prefix = f"{term.input}{BETWEEN}" if term.name.startswith(OF_INPUT) else ""
                 width = feature_map.landmarks.shape[1] if isinstance(feature_map, WhitenedMap) else feature_map.n

@@ -71,6 +71,11 @@ class Clique:
         return self.array == TOKENS and self.nodes == "all_nodes"
 
     @property
+    def is_single(self) -> bool:
+        """Return whether a clique is one token of a sequence."""
+        return self.array == TOKENS
+
+    @property
     def has_token_inputs(self) -> bool:
         """Return whether a clique may read the input of a token of a sequence: its own, or the second of a step."""
         return self.array in (TOKENS, STEPS)
