@@ -19,7 +19,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from kernelcrf import ChainCRF, GraphCRF, MarkovNetwork, MultiLabelCRF, save
+from kernelcrf import ChainCRF, GraphCRF, Input, MarkovNetwork, MultiLabelCRF, save
 from kernelcrf.formats import Templates
 from kernelcrf.persistence.model_file import VERSION
 from kernelcrf.preprocessing import PerToken
@@ -94,6 +94,11 @@ THREE, TWO = ("a", "b", "c"), (0, 1)
 SETS = (numbers(8, 12, 3) > 0.5).astype(int)
 BIO = [["O", "B-X", "I-X", "O", "B-Y", "I-Y", "I-Y", "O"][:T] for T in LENGTHS]
 
+
+def steps(kernel: str, of_steps: str) -> dict[str, Input]:
+    return {"tokens": Input(kernel, n_components=6), "steps": Input(of_steps, n_components=6, scores="steps")}
+
+
 # name: (parameters, inputs, labels)
 KINDS = {
     "linear": ({"kernel": "linear"}, dense, labels(THREE)),
@@ -116,8 +121,8 @@ KINDS = {
     "dicts-hashed": ({"kernel": "linear", "hash_features": 32}, dicts, labels(THREE)),
     # 64 names or more are tensors of the file, not part of its header.
     "dicts-many": ({"kernel": "linear"}, many_names, labels(THREE)),
-    "edge-linear": ({"edge_kernel": "linear"}, dense, labels(THREE)),
-    "edge-rbf": ({"kernel": "linear", "edge_kernel": "rbf"}, dense, labels(TWO)),
+    "edge-linear": ({"inputs": steps("auto", "linear")}, dense, labels(THREE)),
+    "edge-rbf": ({"inputs": steps("linear", "rbf")}, dense, labels(TWO)),
     "centred": ({"label_kernel": "centred"}, dense, labels(THREE)),
     "label-matrix": ({"label_kernel": (np.eye(3) + 0.5).tolist()}, dense, labels(THREE)),
     "constraints": ({"constraints": "BIO"}, dense, BIO),
@@ -168,7 +173,7 @@ def inputs(name: str) -> list:
 def estimator(name: str) -> ChainCRF | GraphCRF | MultiLabelCRF | MarkovNetwork:
     """The estimator of a kind before its fit."""
     kind = ESTIMATORS.get(name.split("-")[0], ChainCRF)
-    landmarks = {} if kind is MarkovNetwork else {"n_components": 6}
+    landmarks = {} if kind is MarkovNetwork or "inputs" in KINDS[name][0] else {"n_components": 6}
     return kind(**{"C": 1.0, "random_state": 0, **landmarks, **KINDS[name][0]})
 
 

@@ -18,7 +18,7 @@ from kernelcrf.penalties import EarlierGaussian, Gaussian, Joint
 from kernelcrf.score.cliques import STEPS, TOKENS
 from kernelcrf.score.features import TokenFeatures
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.terms import BIAS_TERM, STEP_TERM, TOKEN_TERM, TRANSITION_TERM, Term
+from kernelcrf.score.terms import BIAS_TERM, TOKEN_TERM, TRANSITION_TERM, Term
 
 ANY = InputKernel("rbf", gamma=1.0)
 
@@ -55,8 +55,8 @@ def random_objective(
     ]
     features = {TOKEN_TERM: TokenFeatures(strength * rng.normal(size=(n_nodes, n)))}
     if edge_inputs:
-        terms.append(Term(STEP_TERM, STEPS, pairs, 0.9, ANY, TOKENS, edge_inputs))
-        features[STEP_TERM] = TokenFeatures(rng.normal(size=(n_nodes, edge_inputs)))
+        terms.append(Term("inputs__steps", STEPS, pairs, 0.9, ANY, TOKENS, edge_inputs))
+        features["inputs__steps"] = TokenFeatures(rng.normal(size=(n_nodes, edge_inputs)))
     if second is not None:
         F = rng.normal(size=(n_nodes, 3)) * (rng.random((n_nodes, 3)) < 0.7)
         terms.append(Term("inputs__second", TOKENS, k_y, 1.2, ANY, "second", 3))

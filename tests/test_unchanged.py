@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
 
 from clusters import two_workers
-from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF, TemperatureScaling
+from kernelcrf import ChainCRF, GraphCRF, Input, KernelClassifier, MarkovNetwork, MultiLabelCRF, TemperatureScaling
 from kernelcrf.rules import Evidence
 
 RECORD = Path(__file__).with_name("unchanged.json")
@@ -115,9 +115,12 @@ PROBLEMS = {
         SEQUENCES,
     ),
     "chain, edge kernel": (
-        lambda: ChainCRF("poly", degree=2, edge_kernel="linear", decoding="marginal", **LOW, **TIGHT, C=1.0).fit(
-            SEQUENCES, LABELS
-        ),
+        lambda: ChainCRF(
+            inputs={"tokens": Input("poly", degree=2, **LOW), "steps": Input("linear", scores="steps", **LOW)},
+            decoding="marginal",
+            **TIGHT,
+            C=1.0,
+        ).fit(SEQUENCES, LABELS),
         SEQUENCES,
     ),
     "chain, grown basis": (

@@ -13,7 +13,7 @@ over the five splits. The inputs are the authors' binary features. kernelcrf is 
     kernels      of u, the cosine of two tokens' features: u (cosine), (u + u^2) / 2 (poly 2), exp(3 (u - 1)) (which is
                  rbf on features of length one), times C and the mean number of features of a token; 500
                  landmarks, all distinct tokens for segmentation
-    steps        cosine or poly 2, of tokens and as `edge_kernel` (segmentation alone: others have up to 17^2 steps)
+    steps        cosine or poly 2, of tokens and as inputs of steps (segmentation alone: others have up to 17^2 steps)
 
 Every hyperparameter is chosen inside the training sentences of its split, by cross-validation (five folds for
 segmentation, three of five for the others). Each family takes the parameters with the lowest error there, and the
@@ -42,7 +42,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 from sklearn.svm import SVC
 
-from kernelcrf import ChainCRF
+from kernelcrf import ChainCRF, Input
 from studies import common
 from studies.accuracy.baselines import CRFsuite, PerToken
 from studies.common import kept
@@ -136,7 +136,11 @@ def candidates(task: str, n_labels: int, active: float) -> dict[str, dict[str, A
     if n_labels == 2:
         found["steps"] = {
             f"{form}, C={C:g}, steps={E:g}": ours(
-                kernel=Cosine(form, C * active), C=1.0, edge_kernel=Cosine(form, E * active), n_components=n_landmarks
+                C=1.0,
+                inputs={
+                    "tokens": Input(Cosine(form, C * active), n_components=n_landmarks),
+                    "steps": Input(Cosine(form, E * active), n_components=n_landmarks, scores="steps"),
+                },
             )
             for form, C, E in (("cosine", 1.0, 0.5), ("poly 2", 3.0, 0.1), ("poly 2", 3.0, 0.5))
         }
@@ -358,7 +362,7 @@ any, and rbf is worse. Prior variances of transitions and biases apart from thos
 script, changed next to nothing.
 
 In practice: start with the linear kernel; where features are few and plain, try `kernel="poly"` with degree 2 and an
-`edge_kernel`; choose by the log-loss, not by the error, when training data are few.
+input with `scores="steps"`; choose by the log-loss, not by the error, when training data are few.
 """
 
 

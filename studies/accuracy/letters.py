@@ -48,7 +48,7 @@ from scipy import ndimage
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from kernelcrf import ChainCRF
+from kernelcrf import ChainCRF, Input
 from studies import common
 from studies.accuracy.baselines import CRFsuite, RbfSVC, nystroem
 from studies.common import kept
@@ -150,11 +150,12 @@ class Kernel:
         if self.context:
             X = np.column_stack([X, words.place.astype(np.float32)])
             settings = {"kernel": LetterAndPlace(gamma)}
+        settings["n_components"] = self.atoms[use]
         if self.context == "steps":
-            settings["edge_kernel"] = SamePlace()
+            steps = Input(SamePlace(), n_components=self.atoms[use], scores="steps")
+            settings = {"inputs": {"letters": Input(**settings), "steps": steps}}
         crf = ChainCRF(
             C=choice["C"],
-            n_components=self.atoms[use],
             decoding="marginal",
             tol=1e-2 if use == "large" else 1e-3,
             random_state=0,
@@ -453,7 +454,7 @@ What each step brings, train 1, test 9: rbf instead of linear on pixels
 {percent(results, "small", "linear, pixels")} -> {percent(results, "small", "rbf, pixels")};
 shapes instead of pixels -> {percent(results, "small", "rbf, shapes")};
 a bias for each place in the word -> {percent(results, "small", "rbf, shapes + place")};
-transitions for each place, by `edge_kernel` -> {percent(results, "small", BEST)}.
+transitions for each place, by an input with `scores="steps"` -> {percent(results, "small", BEST)}.
 {ablation(results)}
 **Read the last two with the data in mind:** there are only 55 distinct words, the same in training and test. The length
 of a word, the place in it and the letter before nearly spell it, and none of the published models is known to use the
@@ -469,7 +470,7 @@ told the place. Its width and its kernel were tried once on the first split of t
 letters in view; C and gamma were not.
 
 In practice: first give the kernel an input in which small differences are small (here a blur and distances to ink), and
-where steps between labels depend on something known about the token, name it in `edge_kernel`.
+where steps between labels depend on something known about the token, name it in an input with `scores="steps"`.
 """
 
 

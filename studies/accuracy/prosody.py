@@ -168,7 +168,7 @@ def labels_of(data: Sentences, labels: str) -> list[np.ndarray]:
 def chain(pair: Pair, spec: dict[str, Any]) -> np.ndarray:
     """Return marginals of the test tokens by ChainCRF, (N, grades)."""
     X, X_test = pair.inputs(spec["weights"])
-    rest = {key: spec[key] for key in ("kernel", "gamma", "C", "n_components", "edge_kernel") if key in spec}
+    rest = {key: spec[key] for key in ("kernel", "gamma", "C", "n_components") if key in spec}
     crf = ChainCRF(**rest, tol=3e-3, random_state=0)
     crf.fit(X, labels_of(pair.train, spec["labels"]))
     P = np.concatenate(crf.predict_proba(X_test))

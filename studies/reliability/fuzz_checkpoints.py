@@ -13,14 +13,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from kernelcrf import ChainCRF, ModelFileError
+from kernelcrf import ChainCRF, Input, ModelFileError
 from kernelcrf.persistence import read, write
 
 KINDS: dict[str, dict[str, Any]] = {
     "dense": {"kernel": "rbf", "gamma": 0.5, "n_components": 4},
     "sparse linear": {"kernel": "linear", "solver": "lbfgs"},
     "sparse": {"kernel": "rbf", "gamma": 0.5, "n_components": 4, "pivots": "random"},
-    "edges": {"kernel": "rbf", "gamma": 0.5, "n_components": 3, "edge_kernel": "rbf"},
+    "edges": {
+        "inputs": {
+            "tokens": Input("rbf", gamma=0.5, n_components=3),
+            "steps": Input("rbf", gamma=0.5, n_components=3, scores="steps"),
+        }
+    },
     "missing labels": {"kernel": "poly", "gamma": 0.5, "n_components": 3, "pivots": "random"},
 }
 OTHER_PROBLEM = ("was written by a fit that differs", "was written by an earlier version")

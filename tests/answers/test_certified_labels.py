@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from chain_fits import of_tokens_and_steps
 from kernelcrf import ChainCRF, TemperatureScaling, load
 from kernelcrf.datasets import make_sequences
 from kernelcrf.graphs.structure import Chains
@@ -49,7 +50,7 @@ def test_rivals_equal_enumeration(tied):
     [
         {},
         {"kernel": "linear"},
-        {"edge_kernel": "rbf", "fit_intercept": True, "boundaries": True},
+        {"inputs": of_tokens_and_steps(n_components=40), "fit_intercept": True, "boundaries": True},
         {"label_kernel": [[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 2.0]]},
     ],
 )

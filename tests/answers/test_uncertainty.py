@@ -4,6 +4,7 @@ import scipy.sparse as sp
 from scipy.special import entr
 
 import kernelcrf
+from chain_fits import of_tokens_and_steps
 from kernelcrf import ChainCRF, KernelClassifier
 from kernelcrf.answers.selection import draw_batch
 from kernelcrf.datasets import make_sequences
@@ -23,26 +24,31 @@ def model(train):
     return ChainCRF(C=10.0, n_components=30, random_state=0, laplace=True).fit(train.X, train.y)
 
 
-@pytest.mark.parametrize("edge_kernel", [None, "rbf"])
+@pytest.mark.parametrize("of_steps", [None, "rbf"])
 @pytest.mark.parametrize("label_kernel", ["delta", "centred"])
-def test_averages_are_those_over_explicit_models(train, edge_kernel, label_kernel):
+def test_averages_are_those_over_explicit_models(train, of_steps, label_kernel):
     """The mean of marginals over draws of the weights, made one by one from the covariance of the posterior."""
     X, y = train.X[:15], train.y[:15]
+    tokens, steps = of_tokens_and_steps(of_steps=of_steps, n_components=None, gamma=0.5).values()
     model = ChainCRF(
-        C=4.0, n_components=None, edge_kernel=edge_kernel, label_kernel=label_kernel, laplace=True, gamma=0.5
+        inputs={"tokens": tokens} if of_steps is None else {"tokens": tokens, "steps": steps},
+        C=4.0,
+        label_kernel=label_kernel,
+        laplace=True,
     ).fit(X[:6], y[:6])
     posterior, layout = model.model_.laplace.posterior, model.model_.layout
     covariance = posterior.covariance(slice(0, layout.size))
     rng = np.random.default_rng(1)
     thetas = rng.multivariate_normal(posterior.mode, covariance, size=400)
     flat, chains = model.model_.reader.read(X[:6])
-    F = model.model_.maps["node"].transform(flat)
-    expected = np.zeros((len(flat), 3))
+    F = model.model_.maps["inputs__tokens"].transform(flat.matrices["tokens"])
+    expected = np.zeros((chains.n_nodes, 3))
     for theta in thetas:
         W = layout.split(theta)
-        s, w = layout.terms[0].k_y.expand(F @ W["node"]), W["edge"].reshape(3, 3)
-        if edge_kernel is not None:
-            w = w + np.einsum("tn,nij->tij", model.model_.maps["steps"].transform(flat), W["steps"].reshape(-1, 3, 3))
+        s, w = layout.terms[0].k_y.expand(F @ W["inputs__tokens"]), W["edge"].reshape(3, 3)
+        if of_steps is not None:
+            G = model.model_.maps["inputs__steps"].transform(flat.matrices["steps"])
+            w = w + np.einsum("tn,nij->tij", G, W["inputs__steps"].reshape(-1, 3, 3))
         expected += chain.moments(s, w, chains).nodes / len(thetas)
     found = np.concatenate(model.predict_proba(X[:6], posterior="laplace", n_samples=400))
     np.testing.assert_allclose(found, expected, atol=0.1)

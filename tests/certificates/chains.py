@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from certificates.kernel_problem import DENSE_ONLY, NO_MEANS, KernelProblem
 from certificates.twins import Sample, Term, Twin
-from kernelcrf import ChainCRF
+from kernelcrf import ChainCRF, Input
 
 LONGEST = {2: 6, 3: 5, 4: 4, 5: 3}
 BIO = ("B", "I", "O")
@@ -236,8 +236,6 @@ class ChainProblem(KernelProblem):
         parameters = super().parameters
         parameters["weights"] = tuple("all" if every else "observed" for every in (self.every_state, self.every_step))
         parameters |= {"fit_intercept": self.fit_intercept, "boundaries": self.boundaries}
-        if self.edge_kernel is not None:
-            parameters["edge_kernel"] = self.edge_kernel
         if self.constraints == "BIO":
             parameters["constraints"] = "BIO"
         if self.constraints == "pairs":
@@ -252,18 +250,36 @@ class ChainProblem(KernelProblem):
             parameters["classes"] = self.classes
         return parameters | {"class_weight": self.named_class_weight}
 
+    def made(self, **others):
+        """Return the parameters of a model, of which some have other values; a kernel of steps makes them inputs."""
+        parameters = self.parameters | others
+        if self.edge_kernel is None:
+            return parameters
+        own = {name: parameters.pop(name) for name in ("gamma", "degree", "coef0", "n_components", "pivots")}
+        tokens = Input(parameters.pop("kernel"), **own)
+        return parameters | {"inputs": {"tokens": tokens, "steps": Input(self.edge_kernel, scores="steps", **own)}}
+
+    @property
+    def node(self):
+        """Return the name of the term that scores tokens, in the model."""
+        return "node" if self.edge_kernel is None else "inputs__tokens"
+
+    def variance(self, model, name):
+        """Return the prior variance of a term of the model."""
+        return model.model_.layout.by_name[name].C
+
     def fit(self, folder):
         """Return the fitted model, after whatever was to happen before."""
-        model, own = ChainCRF(**self.parameters), self.given(self.rows)
+        model, own = ChainCRF(**self.made()), self.given(self.rows)
         other = self.given([x[::-1] for x in self._rows("other inputs")])
         if self.warm_start == "other data":
             model.fit(**other)
         changed = {self.changed: self.earlier_value} if self.changed else {}
         if self.warm_start == "other C":
-            model.set_params(**changed, C=self.C * 30).fit(**own)
-            model.set_params(**{name: self.parameters[name] for name in ("C", *changed)})
+            model.set_params(**self.made(**changed, C=self.C * 30)).fit(**own)
+            model.set_params(**self.made())
         if self.prior:
-            self.earlier = ChainCRF(**self.parameters | changed).fit(**other)
+            self.earlier = ChainCRF(**self.made(**changed)).fit(**other)
             model.set_params(prior=self.earlier)
         if self.checkpoint:
             model.set_params(checkpoint=str(folder / "run.ckpt"))
@@ -323,17 +339,16 @@ class ChainProblem(KernelProblem):
         options, (states, steps) = {"exact": exact}, self._kept()
         terms = {
             "node": Term(
-                self.features(self.kernel, X, model.kernel_, model.landmarks_, **options),
+                self.features(self.kernel, X, *self._input(model, self.node), **options),
                 self.label_gram,
-                model.C_,
+                self.variance(model, self.node),
                 states,
             ),
             "edge": Term(np.ones((len(X), 1)), np.eye(L * L), model.C_, steps),
         }
         if self.edge_kernel is not None:
-            landmarks = getattr(model.model_.maps.get("steps"), "landmarks", None)
-            A = self.features(self.edge_kernel, X, model.model_.kernels.get("edge_kernel"), landmarks, exact=exact)
-            terms["steps"] = Term(A, np.eye(L * L), model.C_)
+            A = self.features(self.edge_kernel, X, *self._input(model, "inputs__steps"), **options)
+            terms["steps"] = Term(A, np.eye(L * L), self.variance(model, "inputs__steps"))
         ones = np.ones((len(X), 1))
         if self.fit_intercept:
             terms["bias"] = Term(ones, self.label_gram, model.C_)
@@ -355,6 +370,10 @@ class ChainProblem(KernelProblem):
             first += T
         twin = Twin(terms, samples)
         return twin if not self.prior else replace(twin, centre=twin.coordinates(self._prior_means(model)))
+
+    def _input(self, model, name):
+        """Return the kernel and the landmarks of a term of the model; None for the linear kernel, which has none."""
+        return model.model_.layout.by_name[name].kernel, getattr(model.model_.maps[name], "landmarks", None)
 
     def _prior_means(self, model):
         """Return the weights of the earlier model; those of new landmarks, and of new terms, are 0."""
@@ -426,7 +445,7 @@ class ChainProblem(KernelProblem):
         """
         X, terms = self.matrix(np.vstack([x.reshape(-1, self.d) for x in self.rows])), dict(twin.terms)
         for name, held in model.model_.maps.items():
-            F = held.transform(X)
+            F, name = held.transform(X), {"inputs__tokens": "node", "inputs__steps": "steps"}.get(name, name)
             terms[name] = replace(terms[name], A=np.asarray(F.toarray() if sp.issparse(F) else F, np.float64))
         return Twin(terms, twin.samples)
 

@@ -186,6 +186,10 @@ class KernelProblem(Problem):
         weights[counts > 0] = len(labels) / ((counts > 0).sum() * counts[counts > 0])
         return weights
 
+    def kernel_of(self, model):
+        """Return the kernel of tokens."""
+        return model.kernel_["tokens"] if isinstance(model.kernel_, dict) else model.kernel_
+
     def check_gamma(self, model):
         """Compare gamma with its definition, if rows count alike."""
         taken_over = self.warm_start == "other data" or getattr(self, "prior", None)
@@ -195,4 +199,4 @@ class KernelProblem(Problem):
         if self.gamma == "scale" and self.weights is None and self.class_weight is None:
             expected = kernels.gamma_by_scale(np.vstack(self.rows))
         if expected is not None:
-            np.testing.assert_allclose(model.kernel_.gamma, expected, rtol=1e-5)
+            np.testing.assert_allclose(self.kernel_of(model).gamma, expected, rtol=1e-5)

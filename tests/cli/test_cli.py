@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
 import kernelcrf
-from kernelcrf import ChainCRF, metrics
+from kernelcrf import ChainCRF, Input, metrics
 from kernelcrf.cli import app as cli
 from kernelcrf.cli import training
 from kernelcrf.cli.app import app
@@ -184,11 +184,13 @@ def test_vectors_and_integers_from_archives(tmp_path):
     records = [Record("vectors", x, y.tolist(), None, "") for x, y in zip(data.X, data.y, strict=True)]
     for name in ("a.npz", "a.jsonl", "a.parquet"):
         write(tmp_path / name, records)
-        options = ("--n-components", 15, "-C", 10, "--set", "edge_kernel=linear")
+        inputs = '{"tokens": {"kernel": "rbf", "n_components": 15}, "steps": {"kernel": "linear", "scores": "steps"}}'
+        options = ("-C", 10, "--set", f"inputs={inputs}")
         result = run("fit", tmp_path / name, tmp_path / f"{name}.kcrf", *options)
         assert "30 sequences" in result.stdout
         assert "15 landmarks" in result.stdout
-    crf = ChainCRF("rbf", C=10, n_components=15, random_state=0, edge_kernel="linear").fit(data.X, data.y)
+    inputs = {"tokens": Input("rbf", n_components=15), "steps": Input("linear", scores="steps")}
+    crf = ChainCRF(C=10, random_state=0, inputs=inputs).fit(data.X, data.y)
     predicted = [labels.tolist() for labels in crf.predict(data.X)]
     assert last_column(run("tag", tmp_path / "a.parquet.kcrf", tmp_path / "a.npz").stdout) == [
         list(map(str, labels)) for labels in predicted
@@ -399,10 +401,19 @@ def test_a_file_that_has_another_format_than_the_given_one_is_named_with_a_remed
     assert line.endswith(f"the file was read as {name}: check that the file has this format, or do not pass the format")
 
 
-def test_gamma_is_accepted_if_a_kernel_of_steps_uses_it(folder, tmp_path):
-    options = ("--gamma", 2, "-C", 1, "--tol", 0.5, "--n-components", 5, "--set", "edge_kernel=rbf")
+def test_an_input_of_steps_has_its_own_gamma(folder, tmp_path):
+    steps = '{"kernel": "rbf", "gamma": 2, "n_components": 5, "scores": "steps"}'
+    options = ("-C", 1, "--tol", 0.5, "--set", f'inputs={{"tokens": "linear", "steps": {steps}}}')
     assert run("fit", folder / "train.txt", tmp_path / "m.kcrf", *options).exit_code == 0
-    assert kernelcrf.load(tmp_path / "m.kcrf").gamma == 2
+    crf = kernelcrf.load(tmp_path / "m.kcrf")
+    assert crf.model_.kernels["inputs__steps__kernel"].gamma == crf.inputs["steps"].gamma == 2
+
+
+@pytest.mark.parametrize("inputs", ["linear", '{"tokens": {"width": 3}}', "[1]"])
+def test_wrong_inputs_are_refused_before_the_fit(folder, tmp_path, inputs):
+    result = run("fit", folder / "train.txt", tmp_path / "m.kcrf", "--set", f"inputs={inputs}")
+    assert result.exit_code != 0
+    assert "expected inputs such as" in " ".join(result.stderr.split())
 
 
 def test_names_in_options_may_be_in_lower_or_upper_case(tmp_path):

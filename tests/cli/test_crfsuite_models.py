@@ -70,7 +70,7 @@ def test_text_becomes_features_and_the_templates_are_not_stored(folder):
     [
         (("--kernel", "rbf"), "cannot store --kernel rbf: pass the name of a .kcrf file, or omit --kernel rbf"),
         (("--constraints", "BIO"), "cannot store --constraints"),
-        (("--set", "edge_kernel=linear"), "cannot store --set edge_kernel"),
+        (("--set", 'inputs={"words": "linear"}'), "cannot store --set inputs"),
         (("--set", "hash_features=256"), "cannot store --set hash_features"),
     ],
 )

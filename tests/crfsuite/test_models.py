@@ -221,7 +221,7 @@ DICTS = data(7)
     ("crf", "X", "y", "said"),
     [
         (ChainCRF("rbf", C=1.0), *DICTS, "its kernel is rbf: expected the linear kernel"),
-        (ChainCRF(C=1.0, edge_kernel="linear"), *DICTS, "it has an edge_kernel: expected edge_kernel=None"),
+        (ChainCRF(C=1.0, inputs={"a": "linear"}), *DICTS, "it has the inputs 'a': expected one input without a name"),
         (ChainCRF(C=1.0, constraints=[("A", "O")]), [[["a"], ["b"]]] * 3, [["A", "O"]] * 3, "it has constraints"),
         (ChainCRF("linear", C=1.0), VECTORS.X, VECTORS.y, "its inputs are numbers without names"),
         (ChainCRF(C=1.0, hash_features=2**8), *DICTS, "its features are hashed: expected hash_features=None"),

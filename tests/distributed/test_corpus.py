@@ -49,7 +49,7 @@ def positions(fitted):
         {"n_components": 25, "rule": "random", "certify_full": True},
         {"n_components": 25, "certify_full": True},
         {"certify_full": True},
-        {"edge_kernel": RBF, "n_components": 20, "rule": "random", "certify_full": True},
+        {"of_steps": RBF, "n_components": 20, "rule": "random", "certify_full": True},
         {"n_components": "auto"},
         {"kernel": InputKernel("linear"), "C_bias": 1.0, "solver": "lbfgs"},
     ],

@@ -18,7 +18,7 @@ import pytest
 import kernelcrf
 from bases import Farthest
 from clusters import LINEAR, RBF, fast_starts, same
-from kernelcrf import ChainCRF
+from kernelcrf import ChainCRF, Input
 from kernelcrf.datasets import make_sequences
 from kernelcrf.distributed import read_parquet, tag_parquet
 from kernelcrf.distributed.cluster import releasing
@@ -267,7 +267,8 @@ def test_a_model_fitted_on_a_cluster_is_saved_without_it(engine, vectors, tmp_pa
 
 def test_sequences_of_many_shapes_agree(engine):
     data = make_sequences(40, random_state=3)
-    settings = {**RBF, "edge_kernel": "linear", "n_components": 10}
+    inputs = {"tokens": Input("rbf", n_components=10), "steps": Input("linear", scores="steps")}
+    settings = {"inputs": inputs, "C": 1.0, "random_state": 0, "tol": 1e-9}
     same(ChainCRF(**settings, engine=engine).fit(data.X, data.y), ChainCRF(**settings).fit(data.X, data.y), data.X)
 
 

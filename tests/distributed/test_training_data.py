@@ -6,6 +6,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
+from chain_fits import of_tokens_and_steps
 from clusters import Inline
 from kernelcrf import ChainCRF
 from kernelcrf.distributed.sources import RawSequences, SequenceSources, _read_frame, split_evenly
@@ -80,7 +81,7 @@ def test_weights_and_missing_labels(text):
 
 EVIDENCE = {
     "exact": {"laplace": True},
-    "steps with inputs": {"laplace": True, "edge_kernel": "linear"},
+    "steps with inputs": {"laplace": True, "inputs": of_tokens_and_steps("rbf", "linear", n_components=10)},
     "C": {"C": "evidence"},
     "kernel and C": {"C": Evidence(optimize_kernel=True), "n_components": 5},
     "growing basis": {"laplace": True, "n_components": "auto", "tol": 0.05},

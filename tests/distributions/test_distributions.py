@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import entr, log_softmax, logsumexp
 
+from chain_fits import of_tokens_and_steps
 from kernelcrf import ChainCRF, ChainOver, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF, SegmentCRF
 from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.clique_tree import Exact
@@ -58,7 +59,8 @@ def indices_of(classes):
 
 @pytest.fixture(scope="module")
 def chain():
-    crf = ChainCRF(gamma=0.5, n_components=10, C=1.0, random_state=0, edge_kernel="linear").fit(SEQUENCES, LABELS)
+    inputs = of_tokens_and_steps("rbf", "linear", gamma=0.5, n_components=10)
+    crf = ChainCRF(inputs=inputs, C=1.0, random_state=0).fit(SEQUENCES, LABELS)
     return crf, crf.distribution(SEQUENCES[:2])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+from chain_fits import of_tokens_and_steps
 from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF, SegmentCRF
 from kernelcrf.estimators.parameters import declared_parameters
 from kernelcrf.fitting.corpus import Problem
@@ -105,9 +106,11 @@ def test_a_basis_grows_to_what_the_tolerance_needs(name):
 
 
 def test_bases_of_tokens_and_of_steps_grow_together():
-    settings = {"gamma": 3.0, "edge_kernel": "rbf", "C": 5.0}
-    exact = fitted("ChainCRF", n_components=None, tol=1e-8, **settings).certificate_.objective
-    found = fitted("ChainCRF", n_components="auto", tol=3e-2, **settings).certificate_
+    def fit(n_components, tol):
+        inputs = of_tokens_and_steps("rbf", "rbf", gamma=3.0, n_components=n_components)
+        return fitted("ChainCRF", inputs=inputs, C=5.0, tol=tol).certificate_
+
+    exact, found = fit(None, 1e-8).objective, fit("auto", 3e-2)
     assert found.status == "optimal"
     assert found.objective - exact <= found.gap_full <= 3e-2 * found.objective
 

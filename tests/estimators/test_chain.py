@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from chain_fits import of_tokens_and_steps
 from kernelcrf import ChainCRF, KernelClassifier
 from kernelcrf.datasets import make_sequences
 from kernelcrf.engines.local import LocalEngine
@@ -155,7 +156,7 @@ def test_gamma_scale_is_that_of_svc(train):
     np.testing.assert_allclose(scaled.coef_, number.coef_, atol=1e-8)
 
 
-def test_steps_that_depend_on_the_input_need_an_edge_kernel():
+def test_steps_that_depend_on_the_input_need_an_input_of_steps():
     """The label changes exactly where the input says so: no token tells its label, only the step."""
     rng = np.random.default_rng(3)
 
@@ -171,8 +172,8 @@ def test_steps_that_depend_on_the_input_need_an_edge_kernel():
     X, y = draw(60)
     X_test, y_test = draw(60)
     plain = ChainCRF(n_components=30, C=10.0, random_state=0).fit(X, y)
-    stepping = ChainCRF(n_components=30, C=10.0, random_state=0, edge_kernel="rbf").fit(X, y)
-    linear = ChainCRF("linear", C=10.0, edge_kernel="linear").fit(X, y)
+    stepping = ChainCRF(inputs=of_tokens_and_steps(n_components=30), C=10.0, random_state=0).fit(X, y)
+    linear = ChainCRF(inputs=of_tokens_and_steps("linear", "linear"), C=10.0).fit(X, y)
     assert plain.score(X_test, y_test) < 0.75
     assert stepping.score(X_test, y_test) > 0.95
     assert linear.score(X_test, y_test) > 0.95
@@ -292,21 +293,23 @@ def test_pickle_keeps_the_model_but_not_the_training_data(model, train, test):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("edge_kernel", [None, "rbf", "linear"])
+@pytest.mark.parametrize("of_steps", [None, "rbf", "linear"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_scores_are_features_times_weights(train, test, edge_kernel, dtype):
+def test_scores_are_features_times_weights(train, test, of_steps, dtype):
     """Prediction folds the basis into the weights; `coef_` and `edge_coef_` are those of the whitened features."""
     X, new = ([x.astype(dtype) for x in data.X[:40]] for data in (train, test))
-    model = ChainCRF(n_components=30, edge_kernel=edge_kernel, random_state=0, C=1.0).fit(X, train.y[:40])
+    inputs = of_tokens_and_steps(of_steps=of_steps, n_components=30)
+    inputs = inputs if of_steps else {"tokens": inputs["tokens"]}
+    model = ChainCRF(inputs=inputs, random_state=0, C=1.0).fit(X, train.y[:40])
     found = model.model_.field(new, None, LocalEngine())
     s, w = found.s, found.w
     flat = np.concatenate(new)
     tolerance = 1e-10 if dtype == np.float64 else 1e-3
     assert s.dtype == w.dtype == dtype
-    np.testing.assert_allclose(s, model.model_.maps["node"].transform(flat) @ model.coef_, atol=tolerance)
+    np.testing.assert_allclose(s, model.model_.maps["inputs__tokens"].transform(flat) @ model.coef_, atol=tolerance)
     expected = model.transitions_
-    if edge_kernel is not None:
-        steps = np.einsum("tn,nij->tij", model.model_.maps["steps"].transform(flat), model.edge_coef_)
+    if of_steps is not None:
+        steps = np.einsum("tn,nij->tij", model.model_.maps["inputs__steps"].transform(flat), model.edge_coef_)
         expected = expected + steps
     np.testing.assert_allclose(w, expected, atol=tolerance)
     again = pickle.loads(pickle.dumps(model))

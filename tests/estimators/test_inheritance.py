@@ -183,7 +183,6 @@ PRIORS = {
     "kernel object": ({"kernel": RBF(1.0)}, {"kernel": Matern(3.0)}, "kernel="),
     "callable": ({"kernel": "rbf"}, {"kernel": lambda A, B: A @ B.T}, "kernel=another object"),
     "degree": ({"kernel": "poly", "degree": 3}, {"kernel": "poly", "degree": 2}, "degree=2"),
-    "edge_kernel": ({}, {"edge_kernel": "linear"}, "edge_kernel="),
 }
 
 

@@ -89,13 +89,27 @@ def test_the_gap_of_all_functions_covers_what_more_landmarks_gain():
     assert grown.objective <= best.objective * (1 + 1e-4)
 
 
-def test_an_input_of_steps_equals_an_edge_kernel():
-    edges = ChainCRF("linear", edge_kernel="linear", **SETTINGS).fit(DATA.X, DATA.y)
-    inputs = {"tokens": Input("linear"), "between": Input("linear", scores="steps")}
-    named = ChainCRF(inputs=inputs, **SETTINGS).fit(DATA.X, DATA.y)
-    assert named.certificate_.objective == pytest.approx(edges.certificate_.objective, rel=1e-9)
-    np.testing.assert_allclose(named.edge_coef_, edges.edge_coef_, atol=1e-3)
-    same_probabilities(named, DATA.X, edges, DATA.X)
+def test_a_kernel_stands_for_an_input_with_this_kernel():
+    steps = Input("linear", scores="steps")
+    named = ChainCRF(inputs={"tokens": RBF(0.8), "between": steps}, **SETTINGS).fit(DATA.X, DATA.y)
+    whole = ChainCRF(inputs={"tokens": Input(RBF(0.8)), "between": steps}, **SETTINGS).fit(DATA.X, DATA.y)
+    assert named.certificate_.objective == whole.certificate_.objective
+    same_probabilities(named, DATA.X, whole, DATA.X)
+    crf = clone(ChainCRF(inputs={"tokens": "linear"})).set_params(inputs__tokens__C=2.0)
+    assert (crf.inputs["tokens"].kernel, crf.inputs["tokens"].C) == ("linear", 2.0)
+    assert crf.set_params(inputs__tokens="rbf").get_params()["inputs__tokens"] == "rbf"
+
+
+def test_the_evidence_chooses_the_kernel_of_tokens_beside_an_input_of_steps():
+    inputs = {"tokens": Input("rbf", n_components=10), "steps": Input("linear", scores="steps")}
+    rule = Evidence(10.0, optimize_kernel=True)
+    crf = ChainCRF(inputs=inputs, C=rule, random_state=0).fit(DATA.X[:20], DATA.y[:20])
+    own = {"tokens": Input("rbf", n_components=10, gamma=crf.kernel_["tokens"].gamma), "steps": inputs["steps"]}
+    found = crf.set_params(laplace=True).fit(DATA.X[:20], DATA.y[:20]).log_marginal_likelihood()
+    before = ChainCRF(inputs=inputs, C=10.0, laplace=True, random_state=0).fit(DATA.X[:20], DATA.y[:20])
+    assert found > before.log_marginal_likelihood()
+    fixed = ChainCRF(inputs=own, C=10.0, laplace=True, random_state=0).fit(DATA.X[:20], DATA.y[:20])
+    assert fixed.log_marginal_likelihood() == pytest.approx(found, rel=1e-2)
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "newton-cg"])
@@ -321,15 +335,14 @@ def test_wrong_data_are_refused_by_name(inputs, X, message):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"inputs": {}}, "expected a dict from names to kernelcrf.Input"),
-        ({"inputs": {"a": "rbf"}}, "expected a dict from names to kernelcrf.Input"),
+        ({"inputs": {}}, "expected a dict from names to kernels or kernelcrf.Input"),
+        ({"inputs": {"a": "sigmoid"}}, "expected a dict from names to kernels or kernelcrf.Input"),
         ({"inputs": {"a__b": Input()}}, "inputs has the name 'a__b': expected a string without '__'"),
         ({"inputs": {"a": Input(gamma=-1.0)}}, "inputs__a__gamma=-1.0: expected"),
         ({"inputs": {"a": Input(scores="steps")}}, "expected at least one input that scores all tokens"),
         ({"inputs": {"a": Input()}, "kernel": "rbf"}, "cannot be combined with kernel='rbf': set this parameter of"),
-        ({"inputs": {"a": Input()}, "edge_kernel": "rbf"}, "edge_kernel='rbf': pass an Input with scores='steps'"),
         (
-            {"inputs": {"a": Input()}, "C": Evidence(optimize_kernel=True)},
+            {"inputs": {"a": Input(), "b": Input()}, "C": Evidence(optimize_kernel=True)},
             r"optimize_kernel=True, n_restarts=0\): the evidence chooses the kernel of",
         ),
         ({"inputs": {"a": Input("rbf")}, "penalty": ElasticNet(0.1)}, "inputs__a__kernel"),

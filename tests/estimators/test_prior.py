@@ -9,6 +9,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
 import kernelcrf
+from chain_fits import of_tokens_and_steps
 from kernelcrf import ChainCRF, Input
 from kernelcrf.datasets import make_sequences
 from kernelcrf.engines.local import LocalEngine
@@ -375,15 +376,15 @@ def test_the_diagonal_is_that_of_the_hessian_for_single_tokens():
 @pytest.mark.parametrize("kernel", ["delta", "centred"])
 def test_the_diagonal_of_steps_is_the_sum_over_tokens(kernel):
     data = make_sequences(12, random_state=0)
-    settings = {"n_components": 5, "label_kernel": kernel, "laplace": "diagonal", "random_state": 0}
-    crf = ChainCRF("rbf", C=2.0, edge_kernel="rbf", **settings).fit(data.X, data.y)
+    settings = {"label_kernel": kernel, "laplace": "diagonal", "random_state": 0}
+    crf = ChainCRF(inputs=of_tokens_and_steps(n_components=5), C=2.0, **settings).fit(data.X, data.y)
     known = crf.model_.layout.split(information(crf.model_.layout, crf.model_.laplace.posterior))
     q = crf.distribution(data.X).edge_marginals()
     variances = np.concatenate([one * (1 - one) for one in q])
     np.testing.assert_allclose(known["edge"].ravel(), variances.sum(axis=0).ravel(), rtol=1e-8)
-    F = crf.model_.maps["steps"].transform(np.vstack(data.X))
-    expected = np.einsum("tn,tij->nij", F**2, variances).reshape(len(known["steps"]), -1)
-    np.testing.assert_allclose(known["steps"], expected, rtol=1e-7)
+    F, found = crf.model_.maps["inputs__steps"].transform(np.vstack(data.X)), known["inputs__steps"]
+    expected = np.einsum("tn,tij->nij", F**2, variances).reshape(len(found), -1)
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize("posterior", [False, True, "diagonal"])

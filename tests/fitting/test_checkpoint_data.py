@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from chain_fits import of_tokens_and_steps
 from clusters import Inline
 from kernelcrf import ChainCRF
 from kernelcrf.fitting.checkpoints import Checkpoint
@@ -47,6 +48,11 @@ def weighted(X, y):
     return {"sample_weight": np.linspace(1.0, 2.0, len(X))}
 
 
+WITH_STEPS = {
+    "inputs": of_tokens_and_steps("rbf", "linear", gamma=SETTINGS["gamma"], n_components=SETTINGS["n_components"]),
+    "gamma": "scale",
+    "n_components": 500,
+}
 CHANGES = {
     "X": lambda X, y: ({}, ([X[0] + 1e-9, *X[1:]], y), {}),
     "X ": lambda X, y: ({}, ([x.astype(np.float32) for x in X], y), {}),
@@ -58,7 +64,7 @@ CHANGES = {
     "constraints": lambda X, y: ({"constraints": [(a, b) for a in LABELS for b in LABELS]}, (X, y), {}),
     "C ": lambda X, y: ({"C": 3.5}, (X, y), {}),
     "kernel ": lambda X, y: ({"gamma": 0.6}, (X, y), {}),
-    "terms ": lambda X, y: ({"edge_kernel": "linear"}, (X, y), {}),
+    "terms ": lambda X, y: (WITH_STEPS, (X, y), {}),
     "label_kernel": lambda X, y: ({"label_kernel": np.eye(3) + 0.1}, (X, y), {}),
     "pivots ": lambda X, y: ({"pivots": "random"}, (X, y), {}),
     "n_components ": lambda X, y: ({"n_components": 16}, (X, y), {}),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import kernelcrf
+from chain_fits import of_tokens_and_steps
 from kernelcrf import ChainCRF
 from kernelcrf.datasets import make_sequences
 from kernelcrf.fitting.checkpoints import Checkpoint
@@ -29,7 +30,10 @@ def whole(data):
     return ChainCRF(**SETTINGS).fit(*data)
 
 
-@pytest.mark.parametrize("settings", [{}, {"kernel": "linear"}, {"edge_kernel": "linear"}, {"solver": "newton-cg"}])
+WITH_STEPS = {"inputs": of_tokens_and_steps("rbf", "linear", n_components=20), "n_components": 500}
+
+
+@pytest.mark.parametrize("settings", [{}, {"kernel": "linear"}, WITH_STEPS, {"solver": "newton-cg"}])
 def test_a_fit_that_was_cut_short_goes_on(data, settings, tmp_path):
     settings = {**SETTINGS, **settings, "checkpoint": Checkpoint(tmp_path / "run", every=3)}
     whole = ChainCRF(**{**settings, "checkpoint": None}).fit(*data)

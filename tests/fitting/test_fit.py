@@ -151,7 +151,7 @@ def test_edges_with_inputs_have_a_basis_and_a_part_in_the_gap(data):
     small = fit_chain(data, RBF, OTHER, **settings, n_components=30, rule="random")
     truth = small.certificate.objective - exact.objective
     assert truth <= small.certificate.gap_full <= 4 * truth
-    assert small.weights["steps"].shape == (30, 9)
+    assert small.weights["inputs__steps"].shape == (30, 9)
     again = fit_chain(data, RBF, OTHER, **settings, n_components=30, start=small.end)
     assert again.solution.n_iter == 0
 

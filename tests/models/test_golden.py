@@ -110,6 +110,26 @@ def test_a_file_of_an_earlier_version_is_written_in_the_new_form_and_starts_a_wa
         np.testing.assert_allclose(proba, expected, atol=1e-2)
 
 
+@pytest.mark.parametrize("version", ["v1", "v2", "v3"])
+@pytest.mark.parametrize("name", ["edge-linear", "edge-rbf"])
+def test_a_kernel_of_steps_of_0_1_becomes_an_input(version, name, tmp_path):
+    crf, X = kernelcrf.load(FOLDER / version / f"{name}.kcrf"), inputs(name)
+    of_steps = crf.inputs["steps"]
+    assert (of_steps.kernel, of_steps.scores) == (name.removeprefix("edge-"), "steps")
+    assert "edge_kernel" not in crf.get_params()
+    before, coef = answers(crf, X), crf.edge_coef_
+    crf.save(tmp_path / "model")
+    again = kernelcrf.load(tmp_path / "model")
+    assert answers(again, X) == before
+    again.set_params(warm_start=True).fit(X, KINDS[name][2])
+    assert again.n_iter_ <= 1
+    np.testing.assert_allclose(again.edge_coef_, coef, atol=0.1)
+    with pytest.raises(ValueError, match=r"inputs__steps__gamma=7\.0"):
+        kernelcrf.load(FOLDER / "v3" / "edge-rbf.kcrf").set_params(inputs__steps__gamma=7.0, warm_start=True).fit(
+            inputs("edge-rbf"), KINDS["edge-rbf"][2]
+        )
+
+
 @pytest.mark.parametrize("name", ["graph", "sets", "table"])
 def test_a_warm_start_of_a_network_begins_at_the_optimum(name, tmp_path):
     model, X = kernelcrf.load(FOLDER / f"v{VERSION}" / f"{name}.kcrf"), inputs(name)

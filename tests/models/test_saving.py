@@ -10,8 +10,9 @@ from safetensors import safe_open
 from sklearn.gaussian_process.kernels import RBF
 
 import kernelcrf
+from chain_fits import of_tokens_and_steps
 from golden_models import FOLDER
-from kernelcrf import ChainCRF, ModelFileError
+from kernelcrf import ChainCRF, Input, ModelFileError
 from kernelcrf.datasets import make_sequences
 from kernelcrf.persistence.model_file import HEADER
 from model_files import damaged, rewritten
@@ -31,8 +32,8 @@ def fitted(data, **parameters):
     [
         {},
         {"kernel": "linear"},
-        {"edge_kernel": "rbf"},
-        {"kernel": "linear", "edge_kernel": RBF(0.5)},
+        {"inputs": of_tokens_and_steps(n_components=15)},
+        {"inputs": {"tokens": "linear", "steps": Input(RBF(0.5), scores="steps")}},
         {"kernel": RBF(0.7), "label_kernel": "centred"},
         {"constraints": [(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (2, 0), (1, 0), (2, 1), (0, 2)], "n_jobs": 2},
         {"label_kernel": np.eye(3) + 0.5, "class_weight": "balanced", "decoding": "marginal"},

@@ -26,7 +26,7 @@ def test_the_kernel_of_labelled_sequences_is_a_sum_over_pairs_of_tied_cliques():
     objective = random_objective(1, edge_inputs=2, lengths=(3, 4), n_parts=1)
     layout, partition = objective.layout, objective.partitions[0]
     tables = [partition.scores(layout, e) for e in np.eye(layout.size)]
-    F, G = partition.features["node"].F, partition.features["steps"].F
+    F, G = partition.features["node"].F, partition.features["inputs__steps"].F
     rng = np.random.default_rng(0)
     for first, second in ((slice(0, 3), slice(3, 7)), (slice(0, 3), slice(0, 3))):
         y, z = rng.integers(3, size=first.stop), rng.integers(3, size=second.stop - second.start)

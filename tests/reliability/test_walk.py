@@ -60,11 +60,7 @@ NAMES = np.array(["a", "b"])
 MACHINES = {
     "ChainCRF": (
         ChainCRF,
-        COMMON
-        | OF_KERNEL
-        | OF_CHAIN
-        | OF_SEQUENCE
-        | {"edge_kernel": (None, None, "linear"), "penalty": (None, None, ElasticNet(0.5))},
+        COMMON | OF_KERNEL | OF_CHAIN | OF_SEQUENCE | {"penalty": (None, None, ElasticNet(0.5))},
         [(sequences(X), sequences(NAMES[y])) for X, y in DRAWN],
     ),
     "dicts": (

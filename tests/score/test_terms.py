@@ -19,7 +19,7 @@ def test_theta_splits_into_terms_and_joins_again():
         "node": (4, 3),
         "edge": (1, 9),
         "bias": (1, 3),
-        "steps": (2, 9),
+        "inputs__steps": (2, 9),
     }
     np.testing.assert_array_equal(layout.join(weights), theta)
 
@@ -50,16 +50,17 @@ def test_a_kernel_without_inputs_and_names_that_are_equal_are_refused():
 
 def test_a_layout_goes_through_the_config_of_files():
     terms = chain_terms(
-        3, InputKernel("rbf", gamma=0.5), InputKernel("linear"), C=2.0, C_bias=0.5, label_kernel="centred"
-    )
-    layout = Layout.of(terms, {"node": 4, "steps": 2})
+        3, InputKernel("rbf", gamma=0.5), C=2.0, C_bias=0.5, label_kernel="centred",
+        inputs={"steps": (InputKernel("linear"), 1.0, "steps")},
+    )  # fmt: skip
+    layout = Layout.of(terms, {"node": 4, "inputs__steps": 2})
     config = json.loads(json.dumps(layout.to_config()))
     assert [one["L"] for one in config["label_kernels"]] == [3, 9]
     assert [(one["name"], one["cliques"], one["label_kernel"], one["n"]) for one in config["terms"]] == [
         ("node", "tokens", 0, 4),
         ("edge", "steps", 1, 1),
         ("bias", "tokens", 0, 1),
-        ("steps", "steps", 1, 2),
+        ("inputs__steps", "steps", 1, 2),
     ]
     again = Layout.from_config(config, dict.fromkeys(layout.slices))
     assert again.to_config() == config

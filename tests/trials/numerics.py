@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF
+from kernelcrf import ChainCRF, GraphCRF, Input, KernelClassifier, MarkovNetwork, MultiLabelCRF
 from kernelcrf.kernels.inputs import InputKernel
 from studies.common import Trial
 from trials import cases
@@ -25,6 +25,11 @@ from trials.user_kernels import INDEFINITE, WRONG
 
 SOLVERS = ("lbfgs", "newton-cg", "newton", "block-jacobi", "subspace", "dual")
 PIVOTS = ("greedy", "random", "uniform", "kmeans", "lloyd")
+
+
+def with_steps(kernel: str, **settings: Any) -> dict[str, Input]:
+    """Return inputs of ChainCRF with which the scores of transitions depend on tokens, too."""
+    return {"tokens": Input(kernel, **settings), "steps": Input("linear", scores="steps")}
 
 
 def makers() -> dict[str, tuple[Callable[[], Any], Callable[[cases.Case], tuple[Any, Any]]]]:
@@ -37,7 +42,7 @@ def makers() -> dict[str, tuple[Callable[[], Any], Callable[[cases.Case], tuple[
     found["ChainCRF auto"] = (lambda: ChainCRF(C=1.0, n_components="auto", **common)), lambda case: case
     found["ChainCRF evidence"] = (lambda: ChainCRF(C="evidence", n_components=10, **common)), lambda case: case
     found["ChainCRF edges, Laplace"] = (
-        (lambda: ChainCRF(C=1.0, edge_kernel="linear", laplace=True, n_components=5, **common)),
+        (lambda: ChainCRF(C=1.0, inputs=with_steps("auto", n_components=5), laplace=True, **common)),
         lambda case: case,
     )
     for kernel in ("linear", "rbf", "poly"):
@@ -110,7 +115,7 @@ def penalties(step: int) -> Iterator[Trial]:
                 )
                 models["ChainCRF edges, Laplace"] = (
                     lambda C=C, k=kernel: ChainCRF(
-                        k, C=C, edge_kernel="linear", laplace=True, random_state=0, max_iter=200
+                        C=C, inputs=with_steps(k), laplace=True, random_state=0, max_iter=200
                     ),
                     case,
                 )

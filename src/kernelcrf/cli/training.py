@@ -16,7 +16,7 @@ from pathlib import PurePath
 
 import typer
 
-from kernelcrf import ChainCRF, load
+from kernelcrf import ChainCRF, Input, load
 from kernelcrf.answers.summary import CHOICE_OF_C, describe_C, summarise, text_of
 from kernelcrf.arrays import UserData, is_sparse
 from kernelcrf.cli.files import (
@@ -178,7 +178,9 @@ def _for_shell(warning: str) -> str:
 def _check_kernels(parameters: Mapping[str, object], record: Record) -> None:
     """Raise if a kernel cannot take inputs of the record's kind, or if --gamma is given but no kernel uses it."""
     sparse = record.kind != "vectors" or is_sparse(record.x)
-    names = str(resolve_kernel(parameters["kernel"], sparse)), str(parameters.get("edge_kernel"))
+    inputs = parameters.get("inputs")
+    given = [one.kernel for one in inputs.values()] if isinstance(inputs, Mapping) else [parameters["kernel"]]
+    names = [str(resolve_kernel(kernel, sparse)) for kernel in given]
     kernels = {name: NAMED[name] for name in names if name in NAMED}
     for name, kernel in kernels.items():
         if sparse and not kernel.takes_sparse:
@@ -200,7 +202,7 @@ def _check_for_crfsuite(model: str, parameters: Mapping[str, object], record: Re
     reasons = {
         f"--kernel {kernel}": not InputKernel(kernel).is_linear,
         "--constraints": parameters["constraints"] is not None,
-        "--set edge_kernel": parameters.get("edge_kernel") is not None,
+        "--set inputs": "inputs" in parameters,
         "--set hash_features": parameters.get("hash_features") is not None,
         "vectors": record.kind == "vectors",
     }
@@ -303,6 +305,8 @@ def _read_settings(settings: list[str]) -> dict[str, object]:
                 f"--set {setting}: expected NAME=VALUE with a parameter of ChainCRF: {', '.join(sorted(known))}"
             )
         parameters[name] = _read_value(value)
+        if name == "inputs":
+            parameters[name] = _read_inputs(setting, parameters[name])
         if name in ("C", "penalty") and isinstance(parameters[name], dict):
             try:
                 is_rule = name == "C"
@@ -310,6 +314,17 @@ def _read_settings(settings: list[str]) -> dict[str, object]:
             except (KeyError, TypeError, ValueError) as error:
                 raise typer.BadParameter(f"--set {setting}: {error}") from None
     return parameters
+
+
+def _read_inputs(setting: str, given: object) -> dict[str, Input]:
+    """Return the inputs that a setting describes: a kernel, or an object of parameters of Input, for each name."""
+    try:
+        inputs = {str(name): Input(**one) if isinstance(one, dict) else Input(one) for name, one in given.items()}  # type: ignore[attr-defined]
+    except (AttributeError, TypeError):
+        raise typer.BadParameter(
+            f'--set {setting}: expected inputs such as {{"tokens": "rbf", "steps": {{"kernel": "rbf", "scores": "steps"}}}}'
+        ) from None
+    return inputs
 
 
 def _read_value(value: str) -> object:

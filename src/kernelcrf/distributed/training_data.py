@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, compress
@@ -28,6 +28,7 @@ from kernelcrf.readers import feature_dicts
 from kernelcrf.readers.columns import have_same_names
 from kernelcrf.readers.constraints import check_legal, legal_labelings
 from kernelcrf.readers.containers import is_missing_value, object_array
+from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import SETS, LabelReader, distinct_labels, flat_labels
 from kernelcrf.readers.reader_extension import add_names
 from kernelcrf.readers.sequences import WORDS, Kind, SequenceReader, open_sequences
@@ -230,12 +231,14 @@ def read_parts(
     classes: Iterable[Hashable] | None,
     class_weight: UserData,
     constraints: UserData,
-    earlier: tuple[SequenceReader, LabelReader] | None = None,
+    inputs: Sequence[str] = (),
+    earlier: tuple[SequenceReader | InputsReader, LabelReader] | None = None,
 ) -> TrainingData:
     """Load the data on the workers in parts, and let the workers convert the parts to arrays.
 
     n_components : the expected number of features per token, for dense inputs (key False) and for sparse inputs (key
         True). The more features, the smaller are the parts.
+    inputs : the names of the inputs, which all read whole sequences; empty if there is one input without a name.
     earlier : if this fit continues an earlier fit, the readers that convert inputs and labels in that fit.
     """
     if lengths is not None:
@@ -260,7 +263,11 @@ def read_parts(
         if not by_class.all():
             raw = cluster.each(_leave_out, raw, shared=(labels, class_weight))
             summary = summarise("class_weight")
-    reader = summary.reader(hash_features) if earlier is None else add_names(earlier[0], sorted(summary.names))
+    if earlier is None:
+        reader = summary.reader(hash_features)
+    else:
+        before = earlier[0].entries[None] if isinstance(earlier[0], InputsReader) else earlier[0]
+        reader = add_names(before, sorted(summary.names))
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
     filled = np.flatnonzero(summary.tokens)
     n_parts = cluster.parts_of(summary.n_bytes(n_components[summary.is_sparse]), len(filled))
@@ -272,7 +279,8 @@ def read_parts(
     ]
     data = DistributedSequences(cluster, parts, len(labels.classes), reader.n_features, summary.is_sparse, legal)
     n_tokens, d = sum(summary.tokens), reader.n_features
-    return TrainingData(reader, labels, legal, data, lambda _: _gamma_by_scale(data, n_tokens, d))
+    named = InputsReader.of_whole(reader, inputs) if inputs else reader
+    return TrainingData(named, labels, legal, data, lambda _: _gamma_by_scale(data, n_tokens, d))
 
 
 def _leave_out(part: RawSequences, labels: LabelReader, class_weight: UserData) -> RawSequences:

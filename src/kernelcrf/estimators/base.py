@@ -43,6 +43,7 @@ from kernelcrf.fitting.training import Plan, Trained, train
 from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel
 from kernelcrf.kernels.inputs import COEF0, DEGREE, InputKernel
 from kernelcrf.models.base import FittedModel
+from kernelcrf.models.conversion import convert_content
 from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.penalties import Penalty
 from kernelcrf.persistence import Budget, ModelFileError, PathLike, write
@@ -67,8 +68,6 @@ from kernelcrf.validation import (
     validated,
     whole,
 )
-
-LIKELY_LANDMARKS = 500
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=FittedModel)
@@ -164,6 +163,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
     def from_arrays(cls, config: Config, arrays: Arrays, budget: Budget) -> Self:
         """Return a fitted estimator from the content of a model file; to read a file, use `kernelcrf.load`."""
         try:
+            config, arrays = convert_content(config, arrays)
             estimator = cls()
             estimator.model_ = cls._model_type.from_content(config, arrays, budget)
             set_parameters(estimator, config["parameters"], estimator.model_.kernels)
@@ -396,17 +396,6 @@ class InputEstimator(Estimator[Model]):
                     f"{term.kernel.described}: pass {name}='linear', another penalty, or penalty=None"
                 )
         return [replace(term, penalty=self.penalty) for term in terms]
-
-    def _expected_features(self) -> dict[bool, int]:
-        """Return the likely number of kernel features per input, which determines how data are divided on a cluster.
-
-        The result is a dict with the key False for dense inputs and True for sparse inputs. The number is 0 for the
-        linear kernel.
-        """
-        given = self.n_components
-        n_landmarks = LIKELY_LANDMARKS if given is None or isinstance(given, str) else int(given)
-        kernels = {sparse: InputKernel(resolve_kernel(self.kernel, sparse)) for sparse in (False, True)}
-        return {sparse: 0 if kernel.is_linear else n_landmarks for sparse, kernel in kernels.items()}
 
     def _make_kernel(self, argument: str, n_features: int, sparse: bool, by_scale: Callable[[], float]) -> InputKernel:
         """Return the kernel for sparse or dense inputs that the parameter with the name `argument` defines.

@@ -25,12 +25,13 @@ from kernelcrf.distributions.chain import ChainDistribution
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.inheritance import check_prior
 from kernelcrf.estimators.input import Input
-from kernelcrf.estimators.parameters import LAPLACE, OPTIONAL_KERNEL, STORED_DTYPE
+from kernelcrf.estimators.parameters import LAPLACE, STORED_DTYPE
 from kernelcrf.estimators.prior import PRIOR, check_terms, earlier_of, model_of
 from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.fitting.fit import Settings
 from kernelcrf.fitting.leave_one_out import LeaveOneOut
 from kernelcrf.fitting.training_data import read_training_data
+from kernelcrf.kernels.gamma import KERNEL_OR_AUTO
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
@@ -57,10 +58,11 @@ from kernelcrf.validation import (
 
 
 def _is_mapping_of_inputs(value: Any) -> bool:
-    return isinstance(value, Mapping) and len(value) > 0 and all(isinstance(one, Input) for one in value.values())
+    is_mapping = isinstance(value, Mapping) and len(value) > 0
+    return is_mapping and all(isinstance(one, Input) or KERNEL_OR_AUTO.accepts(one) for one in value.values())
 
 
-INPUTS = either(Constraint("a dict from names to kernelcrf.Input", _is_mapping_of_inputs), nothing)
+INPUTS = either(Constraint("a dict from names to kernels or kernelcrf.Input", _is_mapping_of_inputs), nothing)
 # Parameters that belong to one input, and are set for each of several inputs.
 OF_ONE_INPUT = ("kernel", "gamma", "degree", "coef0", "n_components", "pivots")
 
@@ -88,11 +90,12 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         Degree of the polynomial kernel.
     coef0 : float, default=1.0
         Constant term of the polynomial kernel.
-    inputs : None or dict from names to kernelcrf.Input, default=None
-        Several inputs, each with its own kernel, landmarks and C. They replace `kernel`, `gamma`, `degree`, `coef0`,
-        `n_components`, `pivots` and `edge_kernel`; `C` cannot optimize the kernel then. If each sequence is a dict, an
-        input uses the entry with its own name, or the entry named by `Input.of`. Otherwise every input uses
-        the whole sequence. `Input.columns` selects columns.
+    inputs : None or dict from names to kernels or kernelcrf.Input, default=None
+        Several inputs, each with its own kernel, landmarks and C, which replace `kernel`, `gamma`, `degree`, `coef0`,
+        `n_components` and `pivots`. A kernel stands for Input(kernel). If each sequence is a dict, an input uses the
+        entry with its own name, or the entry named by `Input.of`. Otherwise every input uses the whole sequence.
+        `Input.columns` selects columns. {"tokens": "rbf", "steps": Input("rbf", scores="steps")} makes the scores of
+        transitions depend on tokens, too.
     C : float, "auto", "evidence" or a rule of kernelcrf.rules, default="auto"
         The penalty of all weights, including transitions, is |weights|^2 / (2 C): the smaller C is, the smoother is the
         model. In other words, C is the variance of their Gaussian prior. CRFsuite's c2 is 1 / (2 C). "auto" tries
@@ -118,9 +121,6 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         How similar labels are. With "delta", each label has its own weights. "centred" removes the mean score of all
         labels, which does not change probabilities. A positive semi-definite matrix of similarities lets similar labels
         learn from each other.
-    edge_kernel : None, str, callable or kernel of sklearn.gaussian_process, default=None
-        Kernel for transition scores that depend on the input. The score of a transition from one token to the next then
-        depends on the input at the second of the two tokens. It is added to the constant score in `transitions_`.
     fit_intercept : bool, default=False
         Whether to learn a constant score for each label. C is the prior variance of these scores, too.
     boundaries : bool, default=False
@@ -156,7 +156,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         Number of columns, a power of 2, into which feature dicts are hashed; None keeps a vocabulary.
     solver : str or a solver such as NewtonCG(), default="auto"
         "lbfgs", "dual", "newton-cg", "newton", "block-jacobi" or "subspace". "auto" is "dual" for the linear kernel on
-        sparse inputs if all labels are observed, label_kernel is "delta" and there is no `edge_kernel`, else "lbfgs".
+        sparse inputs if all labels are observed, label_kernel is "delta" and no input has scores="steps", else "lbfgs".
     tol : float, default=1e-4
         The fit stops when the objective is proved to be within this fraction of its minimum.
     max_iter : int or a stopping rule such as MaxSeconds(60), default=1000
@@ -204,8 +204,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     transitions_ : (L, L), scores of transitions, [from, to].
     intercept_ : (L,), constant scores of labels.
     start_scores_, end_scores_ : (L,), scores of first and of last labels.
-    edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`, or of inputs with scores="steps", which score
-        transitions; None if there are none.
+    edge_coef_ : (n_edge_features, L, L), weights of inputs with scores="steps", which score transitions; None if there
+        are none.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel; with `inputs`, a dict of them.
     landmark_positions_ : (n_landmarks, 2), the index of the sequence and of the token of each landmark. If the landmark
         is not itself a training token, these are the indices of the nearest training token. None for the linear kernel.
@@ -273,7 +273,6 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     """
 
     inputs: Annotated[Any, INPUTS] = None
-    edge_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
     decoding: Annotated[str | DecodingRule, rules_for(ChainDistribution)] = "viterbi"
     laplace: Annotated[bool | str, LAPLACE] = False
     engine: Annotated[Any, ENGINE] = None
@@ -319,7 +318,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         settings = {name: getattr(self, name) for name in ("hash_features", "classes", "class_weight", "constraints")}
         settings["earlier"] = None if earlier is None else (earlier.reader, earlier.labels)
         if self.engine is None and not is_distributed(X):
-            chosen = None if self.inputs is None else {name: (one.of, one.columns) for name, one in self.inputs.items()}
+            chosen = {name: (one.of, one.columns) for name, one in self._named_inputs.items()} or None
             settings["prior"] = None if prior is None else (prior.reader, prior.labels)
             settings["base_scores"] = base_scores
             read = read_training_data(X, y, sample_weight, lengths, inputs=chosen, **settings)
@@ -328,10 +327,10 @@ class ChainCRF(SequenceEstimator[ChainModel]):
                 "base_scores cannot be combined with data on a cluster: pass sequences in this process and "
                 "engine=None, or add the scores as columns of X"
             )
-        elif self.inputs is not None:
+        elif any(not one.reads_whole_sequences for one in self._named_inputs.values()):
             raise ValueError(
-                "inputs cannot be combined with data on a cluster: pass sequences in this process and engine=None, or "
-                "join all inputs to one"
+                "inputs of entries or columns cannot be combined with data on a cluster: pass sequences in this "
+                "process and engine=None, or inputs that read whole sequences"
             )
         elif prior is not None:
             raise ValueError(
@@ -342,7 +341,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             from kernelcrf.distributed.training_data import read_parts
 
             settings["n_components"] = self._expected_features()
-            read = read_parts(X, y, sample_weight, lengths, self.engine, **settings)
+            names = tuple(self._named_inputs)
+            read = read_parts(X, y, sample_weight, lengths, self.engine, inputs=names, **settings)
         reader, known = read.reader, None
         base = getattr(read.data, "base", None)
         for before in (earlier, prior):
@@ -427,8 +427,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         If the name ends with ".crfsuite", the file is a model of CRFsuite, which python-crfsuite opens too. It has the
         labels, the features and their weights, but not the parameters of the estimator, the certificate and
         `metadata_`. Such a file can only hold a model with string labels and the linear kernel on feature dicts,
-        without `inputs`, `edge_kernel`, `constraints`, hashed features, intercepts and boundaries. For any other model,
-        `save` raises ValueError.
+        without `inputs`, `constraints`, hashed features, intercepts and boundaries. For any other model, `save` raises
+        ValueError.
 
         dtype : "float32" rounds the weights to single precision, so that the file is smaller; None keeps them as they
             are. CRFsuite's files have double precision.
@@ -452,7 +452,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         found: dict[str, Any] = super().get_params(deep)
         for name, one in (self.inputs or {}).items() if deep and _is_mapping_of_inputs(self.inputs) else ():
             found[OF_INPUT + name] = one
-            found |= {f"{OF_INPUT}{name}{BETWEEN}{key}": value for key, value in one.get_params().items()}
+            of_input = Input.of_kernel(one).get_params()
+            found |= {f"{OF_INPUT}{name}{BETWEEN}{key}": value for key, value in of_input.items()}
         return found
 
     def set_params(self, **params: Any) -> Self:
@@ -467,10 +468,11 @@ class ChainCRF(SequenceEstimator[ChainModel]):
                     f"Invalid parameter {key!r} for estimator {type(self).__name__}: there is no input {name!r}; "
                     f"expected one of {shown_list(self.inputs or ())}"
                 )
-            if parameter:
+            if parameter and isinstance(self.inputs[name], Input):
                 self.inputs[name].set_params(**{parameter: params[key]})
             else:
-                self.inputs = {**self.inputs, name: params[key]}
+                given = Input(self.inputs[name]).set_params(**{parameter: params[key]}) if parameter else params[key]
+                self.inputs = {**self.inputs, name: given}
         return self
 
     def _check_combinations(self) -> None:
@@ -495,16 +497,19 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         defaults = {field.name: field.default for field in fields(self)}
         changed = {name: bool(getattr(self, name) != defaults[name]) for name in OF_ONE_INPUT}
         self._exclude("inputs", changed, "set this parameter of each Input")
-        steps = {"edge_kernel": self.edge_kernel is not None}
-        self._exclude("inputs", steps, "pass an Input with scores='steps'")
-        advice = "the evidence chooses the kernel of one input only; search over parameters such as inputs__NAME__gamma"
-        self._exclude("inputs", {"C": self._optimizes_kernel}, advice)
-        for name, one in self.inputs.items():
+        inputs = self._named_inputs
+        for name, one in inputs.items():
             if not isinstance(name, str) or not name or BETWEEN in name:
                 raise ParameterError(f"inputs has the name {shown(name)}: expected a string without {BETWEEN!r}")
             one.check(name)
-        if all(one.scores != TOKENS for one in self.inputs.values()):
+        of_tokens = [one for one in inputs.values() if one.scores == TOKENS]
+        if not of_tokens:
             raise ParameterError("no input has scores='tokens': expected at least one input that scores all tokens")
+        advice = (
+            "the evidence chooses the kernel of tokens only if one input scores them; search over parameters such as "
+            "inputs__NAME__gamma"
+        )
+        self._exclude("inputs", {"C": self._optimizes_kernel and len(of_tokens) > 1}, advice)
 
     def __sklearn_clone__(self) -> Self:
         """Return a copy with the same parameters, which is not fitted; its prior is the same fitted model."""
@@ -513,8 +518,13 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         return copied
 
     @property
+    def _named_inputs(self) -> dict[str, Input]:
+        """Return the inputs that have names; empty if there is one input without a name."""
+        return {name: Input.of_kernel(one) for name, one in (self.inputs or {}).items()}
+
+    @property
     def _least_counts(self) -> Mapping[str, float]:
-        of_inputs = [OF_INPUT + name for name, one in (self.inputs or {}).items() if one.scores == TOKENS]
+        of_inputs = [OF_INPUT + name for name, one in self._named_inputs.items() if one.scores == TOKENS]
         return self._least_counts_of(of_inputs or [TOKEN_TERM])
 
     def _kernels_for(
@@ -522,30 +532,36 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     ) -> dict[str, InputKernel]:
         """Return a dict from the name of each parameter that sets a kernel to its kernel for the inputs of a reader."""
         if isinstance(reader, InputsReader):
-            inputs = self.inputs.items()
+            inputs = self._named_inputs.items()
             return {kernel_parameter(OF_INPUT + name): one.make_kernel(name, reader, by_scale) for name, one in inputs}
-        shape = reader.n_features, reader.is_sparse(TOKENS), partial(by_scale, TOKENS)
-        steps = {} if self.edge_kernel is None else {"edge_kernel": self._make_kernel("edge_kernel", *shape)}
-        return self._kernels(*shape) | steps
+        return self._kernels(reader.n_features, reader.is_sparse(TOKENS), partial(by_scale, TOKENS))
 
     def _settings(self, seed: int) -> Settings:
-        own = {OF_INPUT + name: (one.n_components, one.pivots) for name, one in (self.inputs or {}).items()}
+        own = {OF_INPUT + name: (one.n_components, one.pivots) for name, one in self._named_inputs.items()}
         return replace(super()._settings(seed), of_terms=own)
 
     @property
     def _searches(self) -> dict[str, bool]:
-        adding = any(isinstance(one.n_components, str) for one in (self.inputs or {}).values())
+        adding = any(isinstance(one.n_components, str) for one in self._named_inputs.values())
         return super()._searches | {"inputs": adding}
+
+    def _expected_features(self) -> dict[bool, int]:
+        """Return the likely number of kernel features per token, which determines how data are divided on a cluster.
+
+        The result is a dict with the key False for dense inputs and True for sparse inputs.
+        """
+        inputs = list(self._named_inputs.values()) or [Input(self.kernel, n_components=self.n_components)]
+        return {sparse: sum(one.expected_features(sparse=sparse) for one in inputs) for sparse in (False, True)}
 
     def _inputs_of(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, tuple[InputKernel, float, str]]:
         return {
             name: (kernels[kernel_parameter(OF_INPUT + name)], C if one.C is None else float(one.C), one.scores)
-            for name, one in (self.inputs or {}).items()
+            for name, one in self._named_inputs.items()
         }
 
     def _groups(self, terms: Sequence[Term]) -> list[list[str]]:
         if self.inputs is None:
             return super()._groups(terms)
-        of_inputs = {OF_INPUT + name: one.C is None for name, one in self.inputs.items()}
+        of_inputs = {OF_INPUT + name: one.C is None for name, one in self._named_inputs.items()}
         others = [term.name for term in terms if term.name not in of_inputs]
         return [[name] for name, is_free in of_inputs.items() if is_free] + ([others] if others else [])

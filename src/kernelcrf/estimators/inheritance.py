@@ -87,7 +87,7 @@ def specify(parameters: Mapping[str, Any]) -> Config:
     # A fit that optimizes its kernel does not take over the kernel of a fit that does not.
     found["optimize_kernel"] = rule is not None and rule.optimize_kernel
     if isinstance(found.get("inputs"), Mapping):
-        inputs: Mapping[str, Input] = found["inputs"]
+        inputs = {name: Input.of_kernel(one) for name, one in found["inputs"].items()}
         found["inputs"] = sorted(inputs)
         for name, one in inputs.items():
             own = {key: value for key, value in one.get_params(deep=False).items() if key not in FREE}

@@ -25,6 +25,7 @@ COLUMNS = either(
     instance_of(slice, str, text="a slice, or the name of a column"),
     Constraint("a list of indices or names", lambda value: is_listed(value) and len(value) > 0),
 )
+LIKELY_LANDMARKS = 500
 
 
 @dataclass(eq=False, repr=False)
@@ -56,7 +57,8 @@ class Input(ValidatedEstimator):
         Columns that this input reads: indices, or names of columns of data frames; None reads all columns.
     scores : "tokens", "steps", "starts" or "ends", default="tokens"
         What the input scores. "tokens" are the labels of all tokens, "starts" and "ends" those of first and of last
-        tokens. "steps" are the steps from one label to the next, with the input at the second of the two tokens.
+        tokens. "steps" are the steps from one label to the next, with the input at the second of the two tokens; their
+        scores are added to the constant ones in `transitions_`.
 
     Examples
     --------
@@ -71,6 +73,9 @@ class Input(ValidatedEstimator):
     >>> both = ChainCRF(inputs={"words": Input(), "vectors": Input("rbf")}, C=10.0).fit(X, [["DET", "NOUN"]])
     >>> both.predict(X)[0].tolist()
     ['DET', 'NOUN']
+    >>> between = {"tokens": "rbf", "steps": Input("linear", scores="steps")}  # both read the whole sequence
+    >>> ChainCRF(inputs=between, C=10.0, random_state=0).fit(data.X, data.y).edge_coef_.shape
+    (2, 3, 3)
     """
 
     kernel: Annotated[Any, KERNEL_OR_AUTO] = "auto"
@@ -85,6 +90,11 @@ class Input(ValidatedEstimator):
     columns: Annotated[Any, COLUMNS] = None
     scores: Annotated[str, either(one_of(*OF_INPUTS))] = TOKENS
 
+    @classmethod
+    def of_kernel(cls, given: Any) -> Input:
+        """Return an input as it is, and a kernel as the input with this kernel and default settings."""
+        return given if isinstance(given, cls) else cls(given)
+
     def check(self, name: str) -> None:
         """Raise if a parameter is wrong; `name` is the name of this input, which the error shows."""
         for parameter, constraint in declared_parameters(Input).items():
@@ -98,6 +108,18 @@ class Input(ValidatedEstimator):
         kernel, argument = resolve_kernel(self.kernel, reader.is_sparse(name)), kernel_parameter(OF_INPUT + name)
         width = reader.width(name)
         return make_kernel(width, partial(by_scale, name), kernel, self.gamma, self.degree, self.coef0, argument)
+
+    @property
+    def reads_whole_sequences(self) -> bool:
+        """Return whether the input reads all columns of sequences that are no mappings."""
+        return self.of is None and self.columns is None
+
+    def expected_features(self, *, sparse: bool) -> int:
+        """Return the likely number of kernel features of a token, without those of the linear kernel."""
+        if InputKernel(resolve_kernel(self.kernel, sparse)).is_linear:
+            return 0
+        given = self.n_components
+        return LIKELY_LANDMARKS if given is None or isinstance(given, str) else int(given)
 
     def to_config(self) -> Config:
         """Return the parameters as a dict for JSON; a kernel that is no string becomes None."""

@@ -77,7 +77,6 @@ class KernelEstimator(InputEstimator[Chained]):
         terms = chain_terms(
             n_labels,
             kernels.get("kernel"),
-            kernels.get("edge_kernel"),
             C=C,
             C_edge=C if self._has_edges else None,
             C_bias=C if self.fit_intercept else None,

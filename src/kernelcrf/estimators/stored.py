@@ -46,7 +46,8 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
         if not isinstance(parameters[name], str):
             parameters[name] = None
     if parameters.get("inputs") is not None:
-        parameters["inputs"] = {name: one.to_config() for name, one in parameters["inputs"].items()}
+        inputs = parameters["inputs"].items()
+        parameters["inputs"] = {name: Input.of_kernel(one).to_config() for name, one in inputs}
     if parameters.get("penalty") is not None:
         parameters["penalty"] = parameters["penalty"].to_config()
     if "decoding" in parameters:

@@ -204,7 +204,7 @@ class Templates:
             if line[0] not in "Uu":
                 raise TemplateError(
                     f"{source}: {line!r} starts with {line[0]!r}: expected a line that starts with U, or the line B; "
-                    "for features of transitions, use edge_kernel of ChainCRF"
+                    "for features of transitions, use an Input with scores='steps' in inputs of ChainCRF"
                 )
             macros, literals = list(MACRO.finditer(line)), MACRO.split(line)[:: MACRO.groups + 1]
             if not macros or any("%" in literal for literal in literals):

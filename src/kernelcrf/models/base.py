@@ -18,7 +18,6 @@ from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.laplace import Laplace
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models import stored_parts as parts
-from kernelcrf.models.conversion import convert_content
 from kernelcrf.models.posterior import ScorePosterior
 from kernelcrf.persistence import Budget, ModelFileError
 from kernelcrf.persistence.checks import (
@@ -156,11 +155,8 @@ class FittedModel:
 
     @classmethod
     def from_content(cls, config: Config, arrays: Arrays, budget: Budget) -> Self:
-        """Return the model of a file, as `from_arrays` does; raise if the file is too small for what it claims.
-
-        Files of earlier versions are converted to the form of this version first.
-        """
-        model = cls.from_arrays(*convert_content(config, arrays))
+        """Return the model of a file, as `from_arrays` does; raise if the file is too small for what it claims."""
+        model = cls.from_arrays(config, arrays)
         budget.charge(f"the first prediction of this {config['estimator']}", model.answer_bytes)
         return model
 

@@ -6,8 +6,8 @@ The probability of the labels y of a sequence x is
 
 The scores s_t of the labels of token t depend on the input x_t of the token; biases may be added to them at all tokens,
 and further scores at the first and the last token of a sequence. The scores w_t of the transition from
-token t - 1 to token t are the same for all tokens, unless an `edge_kernel` makes them depend on x_t. Z(x) normalises
-the probabilities.
+token t - 1 to token t are the same for all tokens, unless an input with `scores="steps"` makes them depend on x_t. Z(x)
+normalises the probabilities.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ from kernelcrf.score.terms import (
     END_TERM,
     OF_INPUT,
     START_TERM,
-    STEP_TERM,
     TOKEN_TERM,
     TRANSITION_TERM,
     Term,
@@ -164,7 +163,7 @@ class ChainModel(KernelModel):
 
     @cached_property
     def edge_coef(self) -> Floats | None:
-        """Return the weights of the features of `edge_kernel` as an array [feature, from label, to label].
+        """Return the weights of the inputs that score transitions, as an array [feature, from label, to label].
 
         Return None if no transition depends on inputs. The features of several inputs are one after the other.
         """
@@ -275,8 +274,7 @@ class ChainModel(KernelModel):
         inputs = {name: (stored[name], source) for name, source in named.items()}
         tokens = {name: one for name, one in inputs.items() if one[0] == TOKENS} or {TOKEN_TERM: (TOKENS, TOKENS)}
         constants = [TRANSITION_TERM, *(name for name in (BIAS_TERM, START_TERM, END_TERM) if name in stored)]
-        others = {STEP_TERM: (STEPS, TOKENS)} if STEP_TERM in stored else {}
-        others |= {name: one for name, one in inputs.items() if one[0] in OF_INPUTS and name not in tokens}
+        others = {name: one for name, one in inputs.items() if one[0] in OF_INPUTS and name not in tokens}
         terms = tokens | {name: (CHAIN_CLIQUES[name], None) for name in constants} | others
         L, widths = (
             len(labels.classes),

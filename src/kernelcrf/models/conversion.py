@@ -9,6 +9,8 @@ other forms:
 - Graphs and label sets have `potentials`, whose weights are multiplied by the factor of the label kernel.
 - Tables have the scores of all values as an array `tables`.
 
+Files of version 0.1 have a parameter `edge_kernel` of ChainCRF, the kernel of a term `steps`. It becomes an input.
+
 Some values that all files have today may be missing. A file is not trusted here: the reader checks what this module
 returns, so that an error here may be any of `CONTENT_ERRORS`.
 """
@@ -29,11 +31,16 @@ from kernelcrf.kernels.labels import LabelKernel
 from kernelcrf.penalties import ElasticNet, Gaussian
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array, read_count, read_text
+from kernelcrf.readers.inputs import BETWEEN, SEVERAL
 from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, STEPS, TOKENS, kind_of
-from kernelcrf.score.terms import CHAIN_CLIQUES, OF_INPUT, SEGMENT_CLIQUES, STEP_TERM, TOKEN_TERM
+from kernelcrf.score.terms import CHAIN_CLIQUES, OF_INPUT, SEGMENT_CLIQUES, TOKEN_TERM
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
 from kernelcrf.validation import shown
 
+# The term of transitions that depend on inputs, in files that have a parameter `edge_kernel`.
+STEP_TERM = "steps"
+# The parameters that belong to each input.
+OF_ONE_INPUT = ("gamma", "degree", "coef0", "n_components", "pivots")
 # The entry of the feature map of a term in files of versions 1 and 2; other terms have the entry "<term>__map".
 MAPS = {TOKEN_TERM: "map", STEP_TERM: "edge_map"}
 # The input of the potentials of label sets; those of graphs have the input of their cliques.
@@ -45,6 +52,14 @@ def convert_content(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
 
     config, arrays : the JSON object and the arrays of one estimator; the last step of a pipeline is one.
     """
+    config, arrays = _convert_form(config, arrays)
+    if config["estimator"] == "ChainCRF":
+        config, arrays = _convert_steps(config, arrays)
+    return config, arrays
+
+
+def _convert_form(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
+    """Return content that has terms, maps and weights as this version has them."""
     if "terms" in config:
         return config, arrays
     config = dict(config)
@@ -79,7 +94,7 @@ def _convert_layout(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
         if name.startswith(OF_INPUT):
             cliques = {1: TOKENS, 2: STEPS}[n_nodes]
         else:
-            cliques = (CHAIN_CLIQUES | SEGMENT_CLIQUES)[name]
+            cliques = (CHAIN_CLIQUES | SEGMENT_CLIQUES | {STEP_TERM: STEPS})[name]
         kind, place, source = kind_of(cliques), None, None
         if n_nodes != (2 if kind.is_step else 1):
             raise ModelFileError(f"the term {shown(name)} has nodes={n_nodes}: expected the nodes of {cliques}")
@@ -104,6 +119,48 @@ def _convert_layout(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
             converted["penalty"] = (ElasticNet(l1) if l1 else Gaussian()).to_config()
         terms.append({**one, **converted})
     return {**config, "terms": terms, "maps": maps}, arrays
+
+
+def _convert_steps(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
+    """Return content in which the kernel of transitions belongs to an input, and no longer to `edge_kernel`."""
+    names = {TOKEN_TERM: TOKENS, STEP_TERM: STEPS}
+    has_steps = any(one["name"] == STEP_TERM for one in config["terms"])
+    config = {**config, "parameters": _convert_edge_kernel(config["parameters"], has_steps=has_steps)}
+    if not has_steps:
+        return config, arrays
+    config["terms"] = [
+        {**one, "name": OF_INPUT + names[one["name"]], "input": names[one["name"]]} if one["name"] in names else one
+        for one in config["terms"]
+    ]
+    sources = [[name, None, None] for name in names.values()]
+    config["inputs"] = {"kind": SEVERAL, "entries": [[None, config["inputs"]]], "sources": sources}
+    if "specification" in config:
+        asked = _convert_edge_kernel(config["specification"], has_steps=True)
+        inputs = asked.pop("inputs")
+        of_inputs = {
+            f"{OF_INPUT}{name}{BETWEEN}{key}": name if key == "of" else value
+            for name, one in inputs.items()
+            for key, value in one.items()
+        }
+        config["specification"] = {**asked, **of_inputs, "inputs": sorted(inputs)}
+    return config, _rename(arrays, f"pairs.{TOKEN_TERM}.", f"pairs.{OF_INPUT}{TOKENS}.")
+
+
+def _convert_edge_kernel(values: Config, *, has_steps: bool) -> Config:
+    """Return parameters in which inputs have the values of `kernel` and `edge_kernel`.
+
+    has_steps : whether the model has a kernel of transitions; without one, `edge_kernel` is left out.
+    """
+    values = dict(values)
+    of_steps = values.pop("edge_kernel", None)
+    if has_steps:
+        shared = {name: values.pop(name) for name in OF_ONE_INPUT if name in values}
+        shared |= {"C": None, "of": None, "columns": None}
+        values["inputs"] = {
+            TOKENS: {"kernel": values.pop("kernel"), **shared, "scores": TOKENS},
+            STEPS: {"kernel": of_steps, **shared, "scores": STEPS},
+        }
+    return values
 
 
 def _convert_label_kernel(config: Config, *, is_step: bool) -> Config:

@@ -29,7 +29,7 @@ from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM, chain_terms
+from kernelcrf.score.terms import TOKEN_TERM, TRANSITION_TERM, chain_terms
 from kernelcrf.validation import shown, shown_list
 
 NO_ATTRIBUTES = [""]
@@ -119,8 +119,6 @@ def _find_reason(model: ChainModel) -> str | None:
     kernel = model.token_inputs[0].kernel
     if not kernel.is_linear:
         return f"its kernel is {kernel.kernel}: expected the linear kernel. {other}, or fit with kernel='linear'"
-    if STEP_TERM in model.maps:
-        return f"it has an edge_kernel: expected edge_kernel=None. {other}, or fit without edge_kernel"
     if any(scores.any() for scores in (model.intercept, model.start_scores, model.end_scores)):
         return (
             f"it has an intercept or boundaries: expected neither. {other}, or fit without fit_intercept and boundaries"

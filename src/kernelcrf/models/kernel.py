@@ -28,7 +28,7 @@ from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.score.cliques import DURATIONS, KINDS, TOKENS, Clique
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.terms import BIAS_TERM, FIRST_TERM, LAST_TERM, OF_INPUT, SEGMENT_TERM, STEP_TERM, TOKEN_TERM, Term
+from kernelcrf.score.terms import BIAS_TERM, FIRST_TERM, LAST_TERM, OF_INPUT, SEGMENT_TERM, TOKEN_TERM, Term
 from kernelcrf.validation import shown
 
 # By term: the parameter that sets its kernel.
@@ -36,7 +36,6 @@ KERNELS = {
     TOKEN_TERM: "kernel",
     FIRST_TERM: "kernel",
     LAST_TERM: "kernel",
-    STEP_TERM: "edge_kernel",
     SEGMENT_TERM: "segment_kernel",
 }
 

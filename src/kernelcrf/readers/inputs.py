@@ -8,7 +8,7 @@ all sequences one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -96,6 +96,11 @@ class InputsReader:
         }
         reader = cls(readers, sources)
         return reader, reader._select(tables), _same_lengths(chains)
+
+    @classmethod
+    def of_whole(cls, reader: SequenceReader, names: Iterable[str]) -> InputsReader:
+        """Return the reader of inputs that all read the whole sequences which `reader` reads."""
+        return cls({None: reader}, dict.fromkeys(names, Source(None, None)))
 
     def extend(
         self, X: UserData, lengths: UserData = None, sample_weight: UserData = None

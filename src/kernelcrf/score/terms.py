@@ -53,7 +53,7 @@ GAUSSIAN = Gaussian()
 
 
 # The names of the terms of a chain, also in model files, and the kinds of their cliques.
-TOKEN_TERM, TRANSITION_TERM, STEP_TERM = "node", "edge", "steps"
+TOKEN_TERM, TRANSITION_TERM = "node", "edge"
 BIAS_TERM, START_TERM, END_TERM = "bias", "start", "end"
 CHAIN_CLIQUES = {
     TOKEN_TERM: TOKENS,
@@ -61,7 +61,6 @@ CHAIN_CLIQUES = {
     BIAS_TERM: TOKENS,
     START_TERM: STARTS,
     END_TERM: ENDS,
-    STEP_TERM: STEPS,
 }
 FIRST_TERM, LAST_TERM, DURATION_TERM, TAIL_TERM, SEGMENT_TERM = "first", "last", "duration", "tail", "segment"
 SEGMENT_CLIQUES = {
@@ -195,7 +194,6 @@ def input_term(name: str, kernel: InputKernel, C: float, k_y: LabelKernel, cliqu
 def chain_terms(
     n_labels: int,
     kernel: InputKernel | None,
-    edge_kernel: InputKernel | None = None,
     *,
     C: float = 1.0,
     C_edge: float | None = 1.0,
@@ -207,12 +205,11 @@ def chain_terms(
     """Return the terms of a chain: scores of tokens and, optionally, of transitions, labels, and both ends.
 
     kernel, label_kernel, C : input kernel, label kernel and prior variance of the scores of tokens; no kernel if
-        there are `inputs`.
+        `inputs` score them.
     inputs : for each input that has a name, its kernel, its prior variance, and the kind of cliques that it scores.
     C_edge : prior variance of transitions, or None to leave transitions out.
     C_bias : prior variance of label biases, which have the label kernel of tokens, or None to leave biases out.
     C_ends : prior variance of the scores of first and of last labels, or None to leave them out.
-    edge_kernel : input kernel of transitions that depend on the input, or None if transitions are constant.
     """
     pairs, k_y = LabelKernel("delta", n_labels**2), LabelKernel.of(label_kernel, n_labels)
     of_inputs = [
@@ -227,8 +224,6 @@ def chain_terms(
     if C_ends is not None:
         terms.append(Term(START_TERM, STARTS, LabelKernel("delta", n_labels), C_ends))
         terms.append(Term(END_TERM, ENDS, LabelKernel("delta", n_labels), C_ends))
-    if C_edge is not None and edge_kernel is not None:
-        terms.append(Term(STEP_TERM, STEPS, pairs, C_edge, edge_kernel, TOKENS))
     return terms + [term for term in of_inputs if not term.kind.is_token]
 
 

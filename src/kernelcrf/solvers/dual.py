@@ -114,8 +114,8 @@ class Dual:
         if not self.suits(objective):
             raise ValueError(
                 "solver='dual' cannot minimise this objective: expected kernel='linear' with sparse inputs or feature "
-                "dicts, all labels observed, no edge_kernel, no base_scores and label_kernel='delta'. Otherwise use "
-                "solver='lbfgs'"
+                "dicts, all labels observed, no inputs of steps, no base_scores and label_kernel='delta'. Otherwise "
+                "use solver='lbfgs'"
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
