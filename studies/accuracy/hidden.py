@@ -22,6 +22,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
 from kernelcrf import MarkovNetwork
+from kernelcrf.solvers import Restarts
 from studies import common
 
 OPTIONS = {"sets": 8}
@@ -45,7 +46,7 @@ def mixture(seed: int) -> dict[str, dict[str, float]]:
         structure=[(v, COLUMNS) for v in range(COLUMNS)],
         categories=[[0, 1]] * COLUMNS + [list(range(VALUES))],
         C=10.0,
-        n_restarts=STARTS - 1,
+        solver=Restarts(STARTS - 1),
         tol=1e-4,
         random_state=seed,
     ).fit(table)
@@ -89,7 +90,7 @@ def chain(seed: int) -> dict[str, dict[str, float]]:
         structure=[(t, t + 1) for t in range(T - 1)] + [(t, T + t) for t in range(T)],
         categories=[[0, 1]] * T + [[0, 1, 2]] * T,
         C=10.0,
-        n_restarts=STARTS - 1,
+        solver=Restarts(STARTS - 1),
         tol=1e-4,
         random_state=seed,
     ).fit(table)

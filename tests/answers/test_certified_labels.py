@@ -50,17 +50,22 @@ def test_rivals_equal_enumeration(tied):
     [
         {},
         {"kernel": "linear"},
-        {"inputs": of_tokens_and_steps(n_components=40), "fit_intercept": True, "boundaries": True},
+        {
+            "inputs": of_tokens_and_steps(n_components=40),
+            "n_components": 500,
+            "fit_intercept": True,
+            "boundaries": True,
+        },
         {"label_kernel": [[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 2.0]]},
     ],
 )
 def test_certified_labels_are_those_of_a_fit_to_a_tiny_gap(data, parameters):
     train, test = data
-    exact = ChainCRF(**PARAMETERS, **parameters, solver="newton-cg", tol=1e-9).fit(train.X, train.y)
+    exact = ChainCRF(**PARAMETERS | parameters, solver="newton-cg", tol=1e-9).fit(train.X, train.y)
     truth = exact.predict(test.X)
     shares = []
     for tol in (1e-3, 1e-7):
-        crf = ChainCRF(**PARAMETERS, **parameters, tol=tol).fit(train.X, train.y)
+        crf = ChainCRF(**PARAMETERS | parameters, tol=tol).fit(train.X, train.y)
         found = crf.distribution(test.X).certify()
         for labels, own, predicted in zip(found.labels, truth, crf.predict(test.X), strict=True):
             np.testing.assert_array_equal(labels, predicted)

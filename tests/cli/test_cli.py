@@ -199,7 +199,7 @@ def test_vectors_and_integers_from_archives(tmp_path):
     assert scores["flat_accuracy"]["value"] == crf.score(data.X, data.y)
     assert "span_f1" not in scores
     facts = json.loads(run("inspect", tmp_path / "a.npz.kcrf", "-n", 2, "--json").stdout)
-    assert (facts["kernel"], facts["landmarks"], facts["labels"]) == ("rbf", 15, [0, 1, 2])
+    assert (facts["kernel"], facts["landmarks"], facts["labels"]) == ("tokens: rbf", 15, [0, 1, 2])
     assert [len(own) for own in facts["terms"].values()] == [2, 2, 2]
     line = fails(run("tag", tmp_path / "a.npz.kcrf", "-"), 1)
     assert line.endswith("pass an .npz or .jsonl file with the vectors that the model was fitted to")

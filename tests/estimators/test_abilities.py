@@ -108,7 +108,7 @@ def test_a_basis_grows_to_what_the_tolerance_needs(name):
 def test_bases_of_tokens_and_of_steps_grow_together():
     def fit(n_components, tol):
         inputs = of_tokens_and_steps("rbf", "rbf", gamma=3.0, n_components=n_components)
-        return fitted("ChainCRF", inputs=inputs, C=5.0, tol=tol).certificate_
+        return fitted("ChainCRF", inputs=inputs, gamma="scale", C=5.0, tol=tol).certificate_
 
     exact, found = fit(None, 1e-8).objective, fit("auto", 3e-2)
     assert found.status == "optimal"

@@ -9,6 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from certificates.chains import ChainProblem
 from kernelcrf import ChainCRF, GraphCRF, MarkovNetwork
+from kernelcrf.solvers import Restarts
 
 N_PROBLEMS = 100
 
@@ -32,7 +33,7 @@ def hidden_column(X, n_values):
 def test_the_values_of_a_hidden_variable_are_those_of_a_mixture():
     X, hidden, p = mixture()
     table, options = hidden_column(X, 3)
-    model = MarkovNetwork(C=10.0, n_restarts=3, random_state=0, **options).fit(table)
+    model = MarkovNetwork(C=10.0, solver=Restarts(3), random_state=0, **options).fit(table)
     assert model.certificate_.status == "stationary"
     assert model.certificate_.lower_bound == -np.inf
     found = model.predict_proba(table)[-1].argmax(axis=1)
@@ -108,7 +109,7 @@ def best_of_starts(twin, n, seed=0):
 
 def is_best_of_ten(seed):
     problem = problem_with_sets(seed)
-    parameters = problem.parameters | {"n_restarts": 9, "weights": "all"}
+    parameters = problem.parameters | {"solver": Restarts(9), "weights": "all"}
     model = ChainCRF(**parameters).fit(**problem.given(problem.rows))
     least = best_of_starts(problem.twin(model, exact=False), 100)
     return model.certificate_.objective <= least * (1 + 1e-5) + 1e-6
@@ -129,19 +130,19 @@ def test_more_starts_are_never_worse_and_each_run_descends():
     X, _, _ = mixture(100)
     table, options = hidden_column(X, 3)
     values = []
-    for n in (0, 2, 5):
-        model = MarkovNetwork(C=3.0, n_restarts=n, random_state=1, **options).fit(table)
+    for solver in ("auto", Restarts(2), Restarts(5)):
+        model = MarkovNetwork(C=3.0, solver=solver, random_state=1, **options).fit(table)
         values.append(model.certificate_.objective)
     assert values == sorted(values, reverse=True)
     y = [[{0, 1} if t % 2 else 0 for t in range(6)], [{0, 1}, 1, {0, 1}, 1]]
     X = [np.random.default_rng(0).normal(size=(len(own), 2)) for own in y]
-    crf = ChainCRF("rbf", C=5.0, n_restarts=2, random_state=0, solver="newton-cg").fit(X, y)
+    crf = ChainCRF("rbf", C=5.0, random_state=0, solver=Restarts(2, "newton-cg")).fit(X, y)
     assert (np.diff(crf.objective_curve_) <= 1e-9).all()
 
 
 def test_observed_labels_need_no_restarts():
     X, y = [np.random.default_rng(0).normal(size=(5, 2))], [[0, 1, 0, 0, 1]]
-    once, often = (ChainCRF("rbf", C=1.0, n_restarts=n, random_state=0).fit(X, y) for n in (0, 50))
+    once, often = (ChainCRF("rbf", C=1.0, solver=solver, random_state=0).fit(X, y) for solver in ("auto", Restarts(50)))
     np.testing.assert_array_equal(once.coef_, often.coef_)
     assert often.certificate_.status == "optimal"
 
@@ -150,9 +151,9 @@ def test_graphs_restart_too_and_a_checkpoint_is_refused(tmp_path):
     rng = np.random.default_rng(0)
     graphs = [(rng.normal(size=(3, 2)), [[0, 1], [1, 2]]) for _ in range(10)]
     y = [[0, None, 1] for _ in graphs]
-    assert GraphCRF("linear", n_restarts=2, random_state=0).fit(graphs, y).certificate_.status == "stationary"
-    with pytest.raises(ValueError, match="n_restarts=2"):
-        GraphCRF("linear", n_restarts=2, checkpoint=str(tmp_path / "run")).fit(graphs, y)
+    assert GraphCRF("linear", solver=Restarts(2), random_state=0).fit(graphs, y).certificate_.status == "stationary"
+    with pytest.raises(ValueError, match=r"solver=Restarts\(n=2, solver='auto'\)"):
+        GraphCRF("linear", solver=Restarts(2), checkpoint=str(tmp_path / "run")).fit(graphs, y)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,6 @@ OTHER = {
     "tol": 1e-8,
     "max_iter": 500,
     "certify_full": True,
-    "n_restarts": 1,
     "random_state": 7,
     "structure_tol": 0.1,
     "min_gain": 0.1,

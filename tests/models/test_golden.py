@@ -14,6 +14,7 @@ from kernelcrf.formats import Templates
 from kernelcrf.kernels.named_kernels import NAMED
 from kernelcrf.persistence.model_file import VERSION
 from kernelcrf.rules import Evidence
+from kernelcrf.solvers import Restarts
 
 FILES = sorted(FOLDER.glob("v*/*.kcrf"))
 
@@ -76,6 +77,11 @@ def test_a_file_of_0_1_says_how_the_kernel_was_chosen(stored, C, tmp_path):
     assert crf.C == C
     crf.save(tmp_path / "again")
     assert kernelcrf.load(tmp_path / "again").C == C
+
+
+@pytest.mark.parametrize(("n", "solver"), [(0, "lbfgs"), (3, Restarts(3, "lbfgs"))])
+def test_a_file_of_0_1_says_how_often_a_fit_was_repeated(n, solver, tmp_path):
+    assert load_with({"n_restarts": n, "solver": "lbfgs"}, tmp_path / "m").solver == solver
 
 
 def load_with(parameters, path):

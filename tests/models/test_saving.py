@@ -32,8 +32,8 @@ def fitted(data, **parameters):
     [
         {},
         {"kernel": "linear"},
-        {"inputs": of_tokens_and_steps(n_components=15)},
-        {"inputs": {"tokens": "linear", "steps": Input(RBF(0.5), scores="steps")}},
+        {"inputs": of_tokens_and_steps(n_components=15), "n_components": 500},
+        {"inputs": {"tokens": "linear", "steps": Input(RBF(0.5), scores="steps")}, "n_components": 500},
         {"kernel": RBF(0.7), "label_kernel": "centred"},
         {"constraints": [(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (2, 0), (1, 0), (2, 1), (0, 2)], "n_jobs": 2},
         {"label_kernel": np.eye(3) + 0.5, "class_weight": "balanced", "decoding": "marginal"},

@@ -9,10 +9,11 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import PurePath
+from typing import Any
 
 import typer
 
@@ -46,10 +47,17 @@ from kernelcrf.readers.constraints import ConstraintError, check_legal, legal_la
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.rules import C_from_config
 from kernelcrf.solvers.loop import INTERRUPTED
+from kernelcrf.solvers.restarts import solver_from_config
 from kernelcrf.solvers.stopping import StoppingRule
 from kernelcrf.validation import shown
 
 SEARCH_TOL, SEARCH_ITERATIONS = 1e-3, 30
+# Parameters that may be objects, each with the function that returns the object of a dict.
+OBJECTS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "C": C_from_config,
+    "penalty": lambda config: penalty_from_config({"penalty": config}),
+    "solver": solver_from_config,
+}
 FEW = "there are fewer than five sequences, too few to hold some out"
 # Advice of the library, as regular expressions, and the same advice for the shell.
 IN_SHELL = (
@@ -307,10 +315,9 @@ def _read_settings(settings: list[str]) -> dict[str, object]:
         parameters[name] = _read_value(value)
         if name == "inputs":
             parameters[name] = _read_inputs(setting, parameters[name])
-        if name in ("C", "penalty") and isinstance(parameters[name], dict):
+        if name in OBJECTS and isinstance(parameters[name], dict):
             try:
-                is_rule = name == "C"
-                parameters[name] = C_from_config(parameters[name]) if is_rule else penalty_from_config(parameters)
+                parameters[name] = OBJECTS[name](parameters[name])
             except (KeyError, TypeError, ValueError) as error:
                 raise typer.BadParameter(f"--set {setting}: {error}") from None
     return parameters

@@ -52,7 +52,7 @@ from kernelcrf.persistence.error import CONTENT_ERRORS
 from kernelcrf.readers.columns import string_names
 from kernelcrf.rules import AUTO, EVIDENCE, PRIOR_VARIANCE_OR_RULE, VarianceRule, find_C_rule, of_C
 from kernelcrf.score.terms import OF_INPUT, Term
-from kernelcrf.solvers import SOLVER, Record, Solver
+from kernelcrf.solvers import SOLVER, Record, Restarts, Solver
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
 from kernelcrf.solvers.stopping import STOP, StoppingRule
 from kernelcrf.validation import (
@@ -126,7 +126,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
     _: KW_ONLY
     C: Annotated[float | str | VarianceRule, PRIOR_VARIANCE_OR_RULE] = 1.0
     laplace: Annotated[bool | str, FLAG] = False
-    solver: Annotated[str | Solver, SOLVER] = "auto"
+    solver: Annotated[str | Solver | Restarts, SOLVER] = "auto"
     tol: Annotated[float, SHARE] = 1e-4
     max_iter: Annotated[int | StoppingRule, STOP] = 1000
     certify_full: Annotated[bool, FLAG] = False
@@ -241,7 +241,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
     @property
     def _searches(self) -> dict[str, bool]:
         """Return a dict from parameter names to flags: True if the parameter requests a search with several fits."""
-        return {"C": self._uses_evidence}
+        return {"C": self._uses_evidence, "solver": isinstance(self.solver, Restarts)}
 
     def _validate_params(self, *names: str) -> None:
         """Raise if one of the named parameters is wrong; without names, check all parameters and their combinations."""

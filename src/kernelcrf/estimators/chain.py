@@ -157,6 +157,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     solver : str or a solver such as NewtonCG(), default="auto"
         "lbfgs", "dual", "newton-cg", "newton", "block-jacobi" or "subspace". "auto" is "dual" for the linear kernel on
         sparse inputs if all labels are observed, label_kernel is "delta" and no input has scores="steps", else "lbfgs".
+        `kernelcrf.solvers.Restarts(5)` fits again from other random starting points if labels are missing.
     tol : float, default=1e-4
         The fit stops when the objective is proved to be within this fraction of its minimum.
     max_iter : int or a stopping rule such as MaxSeconds(60), default=1000
@@ -179,9 +180,6 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         features and labels have the mean 0 and the variance C. The kernels, landmarks and labels of the earlier model
         are kept, and up to `n_components` new landmarks are added. kernel="auto" and gamma="scale" stand for the values
         of the earlier model; other values, and `inputs`, must be those of its fit.
-    n_restarts : int, default=0
-        Number of further fits from other random starting points, if labels are missing. The objective is then not
-        convex, and the fit with the smallest objective is kept.
     n_jobs : int or None, default=1
         Number of threads; -1 uses all cores. Results do not depend on it, and files do not store it.
     engine : None or kernelcrf.distributed.DaskEngine, default=None

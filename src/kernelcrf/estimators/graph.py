@@ -110,14 +110,14 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         Whether to compute the marginal likelihood and the posterior of the weights, which `log_marginal_likelihood`,
         `uncertainty` and `predict_proba(posterior="laplace")` need. It needs inference="exact".
     solver : str or a solver such as NewtonCG(), default="auto"
-        One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
+        One of the solvers of ChainCRF, except "dual", or `Restarts`. "auto" is "lbfgs".
     warm_start : bool, default=False
         Start from the kernels, landmarks and weights of the previous fit, as in ChainCRF.
     random_state : int, RandomState or None, default=None
         Seed for the landmarks, for Gibbs sampling and, if labels are missing, for the starting point of the fit.
     n_components, pivots, certify_full : as in ChainCRF
         With nodes in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
-    penalty, n_restarts, tol, max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
+    penalty, tol, max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.
 
     Attributes

@@ -42,7 +42,6 @@ FREE = frozenset(
         "solver",
         "tol",
         "max_iter",
-        "n_restarts",
         "certify_full",
         "decoding",
         "warm_start",

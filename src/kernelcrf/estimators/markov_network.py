@@ -79,16 +79,14 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         Whether to compute the marginal likelihood and the posterior of the weights, which `log_marginal_likelihood`,
         `uncertainty` and `predict_proba(posterior="laplace")` need.
     solver : str or a solver such as NewtonCG(), default="auto"
-        One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
+        One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs". `kernelcrf.solvers.Restarts(5)` fits again
+        from other random starting points if values are missing.
     tol : float, default=1e-6
         The fit stops when the objective is proved to be within this fraction of its minimum.
     certify_full : bool, default=False
         Whether to compute `certificate_.gap_full`. Without landmarks, it is the same as `certificate_.gap_in_span`.
     warm_start : bool, default=False
         Start from the weights of the previous fit, which must have had the same kernel.
-    n_restarts : int, default=0
-        Number of further fits from other random starting points, if values are missing. The objective is then not
-        convex, and the fit with the smallest objective is kept.
     random_state : int, RandomState or None, default=None
         Seed for the starting point of the fit, if values are missing.
     max_iter, checkpoint, n_jobs, verbose : as in ChainCRF

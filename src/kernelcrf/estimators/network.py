@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from kernelcrf.arrays import Array, Floats, Inputs, is_sparse
 from kernelcrf.estimators.base import Estimator, Fitted, InputEstimator, Model
-from kernelcrf.estimators.parameters import N_RESTARTS, OPTIONAL_KERNEL
+from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.evidence import variances
-from kernelcrf.fitting.fit import Settings
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.fitting.structure_search import Search, SearchSettings
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
@@ -28,7 +27,6 @@ class NetworkEstimator(Estimator[Model]):
 
     structure_tol: Annotated[float, either(real(least=0))] = 1e-3
     min_gain: Annotated[float | None, either(real(least=0), nothing)] = None
-    n_restarts: Annotated[int, N_RESTARTS] = 0
 
     _structure: ClassVar[str] = "structure"
 
@@ -46,10 +44,7 @@ class NetworkEstimator(Estimator[Model]):
 
     @property
     def _searches(self) -> dict[str, bool]:
-        return super()._searches | {"n_restarts": self.n_restarts > 0, self._structure: self._is_learned}
-
-    def _settings(self, seed: int) -> Settings:
-        return replace(super()._settings(seed), n_restarts=int(self.n_restarts))
+        return super()._searches | {self._structure: self._is_learned}
 
     def _check_combinations(self) -> None:
         super()._check_combinations()

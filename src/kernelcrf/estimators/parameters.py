@@ -113,7 +113,6 @@ def _least_count(given: str | float) -> float | None:
     return float(given)
 
 
-N_RESTARTS = either(whole(least=0))
 GAMMA = either(one_of("scale", "auto"), *POSITIVE.constraints)
 N_COMPONENTS = either(whole(least=1), nothing, one_of("auto"), advice="None uses every distinct input")
 POSTERIOR = either(one_of("map", "laplace"))

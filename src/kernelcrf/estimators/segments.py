@@ -104,13 +104,13 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     decoding : "viterbi", "marginal" or a rule of kernelcrf.decoding, default="viterbi"
         Whether `predict` returns the labels of the likeliest segmentation, or the likeliest label of each token.
     solver : str or a solver such as NewtonCG(), default="auto"
-        One of the solvers of ChainCRF, except "dual". "auto" is "lbfgs".
+        One of the solvers of ChainCRF, except "dual", or `Restarts`. "auto" is "lbfgs".
     warm_start : bool, default=False
         Start from the kernels, landmarks, labels, weights and longest duration of the previous fit, as in ChainCRF.
     classes, class_weight, weights, hash_features : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF. Neighbouring labels are here the
         labels of neighbouring segments.
-    penalty, n_restarts, tol, max_iter, certify_full, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
+    penalty, tol, max_iter, certify_full, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.
 
     Attributes

@@ -22,14 +22,12 @@ from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import (
     CLASSES,
-    N_RESTARTS,
     OBSERVED_PAIRS,
     OF_POSTERIORS,
     POSTERIOR,
     WEIGHTS,
     least_counts,
 )
-from kernelcrf.fitting.fit import Settings
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.readers.constraints import CONSTRAINTS
@@ -53,7 +51,6 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     classes: Annotated[Any, CLASSES] = None
     hash_features: Annotated[int | None, HASH_FEATURES] = None
     weights: Annotated[Any, WEIGHTS] = OBSERVED_PAIRS
-    n_restarts: Annotated[int, N_RESTARTS] = 0
     decoding: Annotated[str | DecodingRule, rules_for(SequenceDistribution)] = VITERBI
 
     classes_ = Fitted[Array]("labels.classes")
@@ -219,13 +216,6 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         tags.target_tags.required = True
         tags.input_tags.sparse = tags.input_tags.dict = True
         return tags
-
-    @property
-    def _searches(self) -> dict[str, bool]:
-        return super()._searches | {"n_restarts": self.n_restarts > 0}
-
-    def _settings(self, seed: int) -> Settings:
-        return replace(super()._settings(seed), n_restarts=int(self.n_restarts))
 
     def _least_counts_of(self, of_inputs: Collection[str]) -> dict[str, float]:
         """Return a dict from the name of a term to the number of times that a pair must occur to get a weight.

@@ -20,6 +20,7 @@ from kernelcrf.readers.labels import label_from_json, label_to_json
 from kernelcrf.rules import C_from_config, C_to_config, Evidence
 from kernelcrf.score.cliques import STEPS, TOKENS
 from kernelcrf.score.terms import OF_INPUT
+from kernelcrf.solvers.restarts import solver_from_config, solver_to_config
 from kernelcrf.solvers.stopping import StoppingRule, stopping_from_config
 
 # Parameters that belong to a run of `fit`, and not to the model.
@@ -55,6 +56,7 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
     if isinstance(parameters["max_iter"], StoppingRule):
         parameters["max_iter"] = parameters["max_iter"].to_config()
     parameters["C"] = C_to_config(parameters["C"])
+    parameters["solver"] = solver_to_config(parameters["solver"])
     weights = parameters.get("class_weight")
     if isinstance(weights, dict):
         parameters["class_weight"] = [[label_to_json(label), weight] for label, weight in weights.items()]
@@ -87,6 +89,8 @@ def parameters_of_0_1(parameters: Config) -> Config:
             parameters["C"] = C_to_config(rule)
     if parameters.get("inputs") is not None:
         parameters["inputs"] = {name: _input_of_0_1(one) for name, one in parameters["inputs"].items()}
+    if n := parameters.pop("n_restarts", 0):
+        parameters["solver"] = {"n": n, "solver": parameters.get("solver", "auto")}
     return parameters
 
 
@@ -134,6 +138,8 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
         }
     if "C" in parameters:
         parameters["C"] = C_from_config(parameters["C"])
+    if "solver" in parameters:
+        parameters["solver"] = solver_from_config(parameters["solver"])
     if "decoding" in parameters:
         parameters["decoding"] = rule_from_config(parameters["decoding"])
     if isinstance(parameters.get("max_iter"), dict):

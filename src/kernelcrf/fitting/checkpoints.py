@@ -154,6 +154,8 @@ class Checkpoint:
             )
         if "sequences" in differ and set(differ) & {"inputs", "labels", "weights"}:
             differ.remove("sequences")
+        if {"terms", "landmarks"} <= set(differ):
+            differ.remove("landmarks")
         names = [
             DATA[name] if name in DATA else f"{name} {shown(there[name])} instead of {shown(problem[name])}"
             for name in differ[:MOST_NAMED]
@@ -229,9 +231,8 @@ def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> 
         "n_components": settings.n_components,
         "pivots": _rule_text(rule),
         "start": None if start is None else digest_value(_start_digests(problem, start)),
+        "landmarks": {name: [n, _rule_text(own)] for name, (n, own) in settings.of_terms.items()},
     }
-    if settings.of_terms:
-        stated["landmarks"] = {name: [n, _rule_text(own)] for name, (n, own) in settings.of_terms.items()}
     return plain_values(stated)
 
 

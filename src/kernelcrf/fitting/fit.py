@@ -26,8 +26,9 @@ from kernelcrf.fitting.corpus import Problem, WholeGap, input_of, sharing_inputs
 from kernelcrf.objective import Objective
 from kernelcrf.score.layout import Layout
 from kernelcrf.score.terms import Term
-from kernelcrf.solvers import Record, Solution, Solver, find_solver
+from kernelcrf.solvers import Record, Restarts, Solution, Solver, find_solver
 from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STALLED, STATIONARY, minimise
+from kernelcrf.solvers.restarts import of_a_run
 from kernelcrf.solvers.starting_points import FAR, first_point
 from kernelcrf.solvers.stopping import StoppingRule
 
@@ -51,7 +52,7 @@ class Settings:
     certify_full : whether to compute gap_full, which needs the whole kernel matrix. n_components="auto" always
         computes it.
     random_state : seed of the choice of landmarks, and of the first weights if labels are missing.
-    n_restarts : the number of further runs from other first weights, if labels are missing; the best run counts.
+    solver : the solver, by name or as an object. `Restarts` asks for further runs if labels are missing.
     engine : the threads of this process.
     callback : a function that is called at every iteration with the history so far, or None.
     """
@@ -59,12 +60,11 @@ class Settings:
     n_components: int | str | None = None
     rule: str | Rule = "auto"
     of_terms: Mapping[str, tuple[int | str | None, str | Rule]] = field(default_factory=dict)
-    solver: str | Solver = "auto"
+    solver: str | Solver | Restarts = "auto"
     tol: float = 1e-4
     max_iter: int | StoppingRule = 1000
     certify_full: bool = False
     random_state: Any = None
-    n_restarts: int = 0
     engine: LocalEngine = field(default_factory=LocalEngine)
     callback: Callback = None
 
@@ -189,6 +189,8 @@ def solve(
     layout, maps = objective.layout, {name: own.map for name, own in features.items()}
     theta = first_point(objective, settings.random_state) if start is None else theta_of(layout, start.weights)
 
+    solver, n_restarts = of_a_run(settings.solver)
+
     def keep_point(theta: Floats, history: Sequence[Record]) -> None:
         assert keep is not None
         keep(Start(maps, layout.split(theta), tuple(history)))
@@ -196,7 +198,7 @@ def solve(
     def run(theta: Floats) -> Solution:
         return minimise(
             objective,
-            find_solver(settings.solver, objective),
+            find_solver(solver, objective),
             theta,
             tol=settings.tol,
             max_iter=settings.max_iter,
@@ -207,7 +209,7 @@ def solve(
 
     solution = run(theta)
     # A convex objective has one optimum, and a given start is kept.
-    for number in range(settings.n_restarts if start is None and not objective.is_convex else 0):
+    for number in range(n_restarts if start is None and not objective.is_convex else 0):
         if solution.status == INTERRUPTED:
             break
         seed = np.random.default_rng([settings.random_state or 0, number]).integers(np.iinfo(np.int32).max)

@@ -135,7 +135,7 @@ def _convert_steps(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
     sources = [[name, None, None] for name in names.values()]
     config["inputs"] = {"kind": SEVERAL, "entries": [[None, config["inputs"]]], "sources": sources}
     if "specification" in config:
-        asked = _convert_edge_kernel(config["specification"], has_steps=True)
+        asked = _convert_edge_kernel(config["specification"], has_scores="steps")
         inputs = asked.pop("inputs")
         of_inputs = {
             f"{OF_INPUT}{name}{BETWEEN}{key}": name if key == "of" else value

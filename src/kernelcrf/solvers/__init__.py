@@ -6,8 +6,9 @@ from kernelcrf.solvers.lbfgs import LBFGS
 from kernelcrf.solvers.loop import Progress, Record, Solution, Solver, minimise
 from kernelcrf.solvers.newton import BlockJacobi, Newton, NewtonCG, Subspace
 from kernelcrf.solvers.proximal import Proximal
+from kernelcrf.solvers.restarts import Restarts
 from kernelcrf.solvers.stopping import STOPPING_RULES, MaxIterations, MaxSeconds, StoppingRule
-from kernelcrf.validation import either, has_methods, one_of
+from kernelcrf.validation import Constraint, either, has_methods, one_of
 
 SOLVERS: dict[str, type[Solver]] = {
     "newton-cg": NewtonCG,
@@ -18,7 +19,13 @@ SOLVERS: dict[str, type[Solver]] = {
     "dual": Dual,
     "proximal": Proximal,
 }
-SOLVER = either(one_of("auto", *SOLVERS), has_methods("check", "solve", text="a solver such as NewtonCG()"))
+OF_ONE_FIT = either(one_of("auto", *SOLVERS), has_methods("check", "solve", text="a solver such as NewtonCG()"))
+SOLVER = either(
+    *OF_ONE_FIT.constraints,
+    Constraint(
+        "Restarts(n) of one of these", lambda given: isinstance(given, Restarts) and OF_ONE_FIT.accepts(given.solver)
+    ),
+)
 
 
 def find_solver(solver: str | Solver, objective: Objective) -> Solver:
@@ -27,7 +34,7 @@ def find_solver(solver: str | Solver, objective: Objective) -> Solver:
     "auto" selects `Dual` if it can minimise the objective, `Proximal` for penalties other than L1 that are not
     differentiable, and `LBFGS` otherwise.
     """
-    SOLVER.check("solver", solver)
+    OF_ONE_FIT.check("solver", solver)
     if not isinstance(solver, str):
         return solver
     if solver == "auto":
@@ -50,6 +57,7 @@ __all__ = [
     "Progress",
     "Proximal",
     "Record",
+    "Restarts",
     "Solution",
     "Solver",
     "StoppingRule",
