@@ -14,12 +14,13 @@ import numpy as np
 
 from kernelcrf import ChainCRF
 from kernelcrf.datasets import make_sequences
+from kernelcrf.kernels import Polynomial
 
 train, test = make_sequences(150, random_state=0), make_sequences(150, random_state=1)
 models = {
     "linear": ChainCRF("linear", C=10.0),
-    "poly, degree 2": ChainCRF("poly", degree=2, C=10.0, n_components=50, random_state=0),
-    "poly, degree 4": ChainCRF("poly", degree=4, C=10.0, n_components=50, random_state=0),
+    "poly, degree 2": ChainCRF(Polynomial(degree=2), C=10.0, n_components=50, random_state=0),
+    "poly, degree 4": ChainCRF(Polynomial(degree=4), C=10.0, n_components=50, random_state=0),
     "rbf": ChainCRF("rbf", C=10.0, n_components=100, random_state=0),
 }
 accuracy = {name: model.fit(train.X, train.y).score(test.X, test.y) for name, model in models.items()}

@@ -9,6 +9,7 @@ from sklearn.gaussian_process import kernels as gp
 
 from kernelcrf.basis.centres import KMeans, Lloyd
 from kernelcrf.basis.pivots import AllInputs, Gradient, Greedy, Random, Uniform
+from kernelcrf.kernels import Polynomial
 from kernelcrf.kernels.inputs import InputKernel
 
 
@@ -22,7 +23,7 @@ def exponential(X, Y):
 
 KERNELS = {
     "linear": InputKernel("linear"),
-    "poly": InputKernel("poly", gamma=0.7, degree=3, coef0=0.5),
+    "poly": InputKernel(Polynomial(coef0=0.5), gamma=0.7),
     "rbf": InputKernel("rbf", gamma=0.4),
     "laplacian": InputKernel("laplacian", gamma=0.3),
     "cosine": InputKernel("cosine"),

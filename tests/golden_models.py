@@ -21,6 +21,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 
 from kernelcrf import ChainCRF, GraphCRF, Input, MarkovNetwork, MultiLabelCRF, save
 from kernelcrf.formats import Templates
+from kernelcrf.kernels import Polynomial
 from kernelcrf.persistence.model_file import VERSION
 from kernelcrf.preprocessing import PerToken
 
@@ -102,7 +103,7 @@ def steps(kernel: str, of_steps: str) -> dict[str, Input]:
 # name: (parameters, inputs, labels)
 KINDS = {
     "linear": ({"kernel": "linear"}, dense, labels(THREE)),
-    "poly": ({"kernel": "poly", "degree": 2}, dense, labels(THREE)),
+    "poly": ({"kernel": Polynomial(degree=2)}, dense, labels(THREE)),
     "polynomial": ({"kernel": "polynomial", "gamma": 0.5}, dense, labels(TWO)),
     "rbf": ({}, dense, labels(THREE)),
     "laplacian": ({"kernel": "laplacian"}, dense, labels(THREE)),

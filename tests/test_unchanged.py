@@ -23,6 +23,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 from clusters import two_workers
 from kernelcrf import ChainCRF, GraphCRF, Input, KernelClassifier, MarkovNetwork, MultiLabelCRF, TemperatureScaling
+from kernelcrf.kernels import Polynomial
 from kernelcrf.rules import Evidence
 
 RECORD = Path(__file__).with_name("unchanged.json")
@@ -116,7 +117,7 @@ PROBLEMS = {
     ),
     "chain, edge kernel": (
         lambda: ChainCRF(
-            inputs={"tokens": Input("poly", degree=2, **LOW), "steps": Input("linear", scores="steps", **LOW)},
+            inputs={"tokens": Input(Polynomial(degree=2), **LOW), "steps": Input("linear", scores="steps", **LOW)},
             decoding="marginal",
             **TIGHT,
             C=1.0,

@@ -26,6 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
 from kernelcrf import ChainCRF
+from kernelcrf.kernels import Polynomial
 from studies import common
 from studies.accuracy.prosody_text import lexical, sentences, token_accuracy, window
 
@@ -44,7 +45,7 @@ def model(name: str, C: float, gamma: float, n_components: int, solver: str = "a
     if name == "Pri":
         return ChainCRF(kernel="linear", C=C, decoding="marginal", tol=tol)
     return ChainCRF(
-        kernel="poly", degree=int(name[-1]), gamma=gamma, coef0=1.0, C=C, n_components=n_components, solver=solver,
+        kernel=Polynomial(int(name[-1])), gamma=gamma, C=C, n_components=n_components, solver=solver,
         tol=tol, decoding="marginal", random_state=0, max_iter=100,
     )  # fmt: skip
 

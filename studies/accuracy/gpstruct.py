@@ -361,7 +361,7 @@ tens of thousands of features that are already conjunctions (chunking, named ent
 any, and rbf is worse. Prior variances of transitions and biases apart from those of the features, tried outside this
 script, changed next to nothing.
 
-In practice: start with the linear kernel; where features are few and plain, try `kernel="poly"` with degree 2 and an
+In practice: start with the linear kernel; where features are few and plain, try `kernel=Polynomial(degree=2)` and an
 input with `scores="steps"`; choose by the log-loss, not by the error, when training data are few.
 """
 

@@ -130,7 +130,6 @@ class Kernel:
 
     inputs: str
     kernel: str = "rbf"
-    degree: int = 3
     context: str = ""  # "", "place" or "steps"
     constants: tuple[str, ...] = ()  # of "fit_intercept" and "boundaries"
     grid: dict[str, Sequence[float]] = field(default_factory=lambda: {"C": (10.0, 40.0), "gamma": (0.7, 1.4)})
@@ -144,7 +143,7 @@ class Kernel:
         """Return a model of the training words, and the inputs of all letters."""
         X, rows = words.inputs(self.inputs, train), words.letters(train)
         gamma = choice["gamma"] / float(X[rows].var(axis=0).sum()) if "gamma" in choice else None
-        settings: dict[str, Any] = {"kernel": self.kernel, "degree": self.degree}
+        settings: dict[str, Any] = {"kernel": self.kernel}
         if gamma is not None:
             settings["gamma"] = gamma
         if self.context:

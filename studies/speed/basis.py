@@ -18,6 +18,7 @@ from kernelcrf.basis.choice import choose_basis
 from kernelcrf.basis.distinct_inputs import distinct
 from kernelcrf.basis.pivots import Random
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.kernels import Polynomial
 from kernelcrf.kernels.inputs import InputKernel
 from studies import common
 from studies.datasets import load_letters
@@ -29,8 +30,8 @@ ENGINE = LocalEngine(-1)
 RBF = InputKernel("rbf", gamma=0.03)
 KERNELS = {
     "rbf": RBF,
-    "poly 2": InputKernel("poly", gamma=0.05, degree=2),
-    "poly 3": InputKernel("poly", gamma=0.05, degree=3),
+    "poly 2": InputKernel(Polynomial(2), gamma=0.05),
+    "poly 3": InputKernel("poly", gamma=0.05),
     "chi2": InputKernel("chi2", gamma=0.05),
     "laplacian": InputKernel("laplacian", gamma=0.03),
 }

@@ -35,7 +35,7 @@ def letters_objective(lam: float, n: int) -> Objective:
     data = load_letters()
     fold = data.take(np.flatnonzero(data.folds == 0))
     found = distinct(np.concatenate(fold.X).astype(np.float64))
-    kernel = InputKernel("poly", gamma=1 / 128, coef0=1.0, degree=3)
+    kernel = InputKernel("poly", gamma=1 / 128)
     F = found.expand(make_features(kernel, found.inputs, n, "random", random_state=0).F)
     labels = np.unique(np.concatenate(fold.y), return_inverse=True)[1]
     return make_objective(F, labels, [len(y) for y in fold.y], make_layout(n, 26, kernel, 1 / lam))

@@ -15,6 +15,7 @@ from kernelcrf import ChainCRF, ModelFileError
 from kernelcrf.answers import explain
 from kernelcrf.basis import factor
 from kernelcrf.datasets import make_sequences
+from kernelcrf.kernels import Polynomial
 
 ALL = 10**6
 
@@ -68,7 +69,7 @@ def check(model, x, tolerance):
         {"kernel": "linear"},
         {"pivots": "random"},
         {"pivots": "lloyd"},
-        {"kernel": "poly", "degree": 2},
+        {"kernel": Polynomial(degree=2)},
         {"n_components": "auto", "label_kernel": "centred", "decoding": "marginal"},
     ],
 )

@@ -255,9 +255,10 @@ class ChainProblem(KernelProblem):
         parameters = self.parameters | others
         if self.edge_kernel is None:
             return parameters
-        own = {name: parameters.pop(name) for name in ("gamma", "degree", "coef0", "n_components", "pivots")}
+        own = {name: parameters.pop(name) for name in ("gamma", "n_components", "pivots")}
         tokens = Input(parameters.pop("kernel"), **own)
-        return parameters | {"inputs": {"tokens": tokens, "steps": Input(self.edge_kernel, scores="steps", **own)}}
+        steps = Input(self.argument(self.edge_kernel), scores="steps", **own)
+        return parameters | {"inputs": {"tokens": tokens, "steps": steps}}
 
     @property
     def node(self):

@@ -9,11 +9,12 @@ from scipy.linalg import cholesky, solve_triangular
 from certificates import kernels
 from certificates.problem import Problem
 from certificates.twins import psd_factor
+from kernelcrf.kernels import Polynomial
 
 # Parameters that an earlier fit had another value of, and whether a fit that takes it over may ignore this.
-CHANGES = ("gamma", "degree", "n_components", "random_state", "kernel", "fit_intercept", "tol", "max_iter")
+CHANGES = ("gamma", "n_components", "random_state", "kernel", "fit_intercept", "tol", "max_iter")
 FREE = ("fit_intercept", "tol", "max_iter")
-OF_LANDMARKS = ("gamma", "degree", "n_components", "random_state")
+OF_LANDMARKS = ("gamma", "n_components", "random_state")
 SOLVERS = ("lbfgs", "dual", "newton-cg", "newton", "block-jacobi", "subspace")
 NO_MEANS = ("tent",)
 DENSE_ONLY = ("chi2", *kernels.PROCESSES)
@@ -73,14 +74,20 @@ class KernelProblem(Problem):
         n = self.parameters["n_components"]
         return {
             "gamma": 3 * self.gamma_number,
-            "degree": self.degree + 1,
             "n_components": 3 if n is None else None,
             "random_state": 1,
-            "kernel": "rbf" if self.kernel == "linear" else "linear",
+            "kernel": self.other_kernel,
             "fit_intercept": not self.fit_intercept,
             "tol": 1e-2,
             "max_iter": 7,
         }[self.changed]
+
+    @property
+    def other_kernel(self):
+        """Return another kernel than that of the problem: another degree of a polynomial, or another name."""
+        if self.kernel == "poly":
+            return Polynomial(self.degree + 1, self.coef0)
+        return "rbf" if self.kernel == "linear" else "linear"
 
     @property
     def changed_refusal(self):
@@ -123,10 +130,8 @@ class KernelProblem(Problem):
     def parameters(self):
         """Return what the estimator is made with."""
         parameters = {
-            "kernel": kernels.argument(self.kernel),
+            "kernel": self.argument(self.kernel),
             "gamma": self.gamma_number if self.gamma == "number" else self.gamma,
-            "degree": self.degree,
-            "coef0": self.coef0,
             "C": "evidence" if self.by_evidence else self.C,
             "n_components": {"all": None, "auto": "auto", "some": self.n_landmarks}[self.n_components],
             "pivots": self.pivots,

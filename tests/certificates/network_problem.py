@@ -3,7 +3,6 @@
 import numpy as np
 import scipy.sparse as sp
 
-from certificates import kernels
 from certificates.problem import Problem
 from graph_problems import expanded_weights
 
@@ -57,13 +56,11 @@ class NetworkProblem(Problem):
     def parameters(self):
         """Return what the estimator is made with."""
         return {
-            "kernel": kernels.argument(self.kernel),
+            "kernel": self.argument(self.kernel),
             "gamma": self.gamma_number,
-            "degree": self.degree,
-            "coef0": self.coef0,
             "C": self.C,
             "C_label": self.C_label,
-            "edge_kernel": self.edge_kernel,
+            "edge_kernel": self.argument(self.edge_kernel),
             "n_components": self.n_landmarks if self.n_components == "some" else None,
             "pivots": self.pivots,
             "laplace": self.laplace,

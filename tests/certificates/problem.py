@@ -5,6 +5,7 @@ import numpy as np
 from certificates import kernels
 from certificates.dice import Dice
 from certificates.twins import whitened
+from kernelcrf.kernels import Polynomial
 
 
 class Problem:
@@ -42,6 +43,10 @@ class Problem:
         self.gamma_number = self.dice.power("gamma value", -2, 1)
         self.degree = self.dice.count("degree", 1, 3)
         self.coef0 = float(pick("coef0", 1.0, 0.0, 2.0))
+
+    def argument(self, kernel):
+        """Return what a user passes as a kernel."""
+        return Polynomial(self.degree, self.coef0) if kernel == "poly" else kernels.argument(kernel)
 
     def whiten(self, kernel, X, B, *numbers):
         """Return F = K_xB R^-T with K_BB = R R', with kernel values that `shake` rounds otherwise, if it is set."""

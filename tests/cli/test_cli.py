@@ -28,8 +28,10 @@ from kernelcrf.cli.app import app
 from kernelcrf.datasets import make_sequences
 from kernelcrf.estimators import base
 from kernelcrf.formats import Record, Templates, default_templates, read, write
+from kernelcrf.kernels import Polynomial
 from kernelcrf.kernels.named_kernels import NAMED
 from kernelcrf.preprocessing import PerToken
+from kernelcrf.solvers import Restarts
 
 COMMANDS = ("fit", "tag", "evaluate", "inspect", "report", "convert")
 WORDS = {"B-NP": ["the", "a", "The"], "I-NP": ["dog", "cat", "Hill-9"], "B-VP": ["barks", "sleeps"], "O": [".", ","]}
@@ -407,6 +409,16 @@ def test_an_input_of_steps_has_its_own_gamma(folder, tmp_path):
     assert run("fit", folder / "train.txt", tmp_path / "m.kcrf", *options).exit_code == 0
     crf = kernelcrf.load(tmp_path / "m.kcrf")
     assert crf.model_.kernels["inputs__steps__kernel"].gamma == crf.inputs["steps"].gamma == 2
+
+
+def test_objects_are_set_as_json(folder, tmp_path):
+    options = ("-C", 1, "--tol", 0.5, "--gamma", 0.5, "--n-components", 5, "--set", 'kernel={"degree": 2}')
+    run("fit", folder / "train.txt", tmp_path / "m.kcrf", *options, "--set", 'solver={"n": 2, "solver": "lbfgs"}')
+    crf = kernelcrf.load(tmp_path / "m.kcrf")
+    assert (crf.kernel, crf.solver) == (Polynomial(degree=2), Restarts(2, "lbfgs"))
+    inputs = '{"tokens": {"kernel": {"degree": 2}, "n_components": 5}}'
+    run("fit", folder / "train.txt", tmp_path / "n.kcrf", "-C", 1, "--tol", 0.5, "--set", f"inputs={inputs}")
+    assert kernelcrf.load(tmp_path / "n.kcrf").inputs["tokens"].kernel == Polynomial(degree=2)
 
 
 @pytest.mark.parametrize("inputs", ["linear", '{"tokens": {"width": 3}}', "[1]"])

@@ -11,6 +11,7 @@ from clusters import Inline
 from kernelcrf import ChainCRF
 from kernelcrf.distributed.sources import RawSequences, SequenceSources, _read_frame, split_evenly
 from kernelcrf.distributed.training_data import read_parts
+from kernelcrf.kernels import Polynomial
 from kernelcrf.rules import Evidence
 from kernelcrf.score.cliques import TOKENS
 
@@ -79,7 +80,6 @@ def test_weights_and_missing_labels(text):
     agree(ChainCRF("linear", C=1.0), X, y, sample_weight=np.linspace(0.5, 2, len(X)))
 
 
-DEFAULT_LANDMARKS = {"n_components": 500}
 EVIDENCE = {
     "exact": {"laplace": True},
     "steps with inputs": {
@@ -232,7 +232,7 @@ def test_inputs_on_which_the_kernel_is_zero_are_named():
     X, y = [np.zeros((4, 2))] * 5, [["a", "b", "a", "b"]] * 5
     for engine in (None, Inline(forgetful=False)):
         with pytest.raises(ValueError, match=r"k\(x, x\) = 0 for every input"):
-            ChainCRF("poly", gamma=1.0, coef0=0.0, engine=engine, C=1.0).fit(X, y)
+            ChainCRF(Polynomial(coef0=0.0), gamma=1.0, engine=engine, C=1.0).fit(X, y)
 
 
 def test_a_frame_of_vectors_may_have_an_empty_sequence():

@@ -21,8 +21,8 @@ from kernelcrf.estimators import classifier, multilabel, temperature
 from kernelcrf.fitting import laplace
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import chain, tangents
+from kernelcrf.kernels import Polynomial, named_kernels, rbf
 from kernelcrf.kernels import labels as label_kernels
-from kernelcrf.kernels import named_kernels, rbf
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
 from kernelcrf.metrics import (
@@ -62,6 +62,7 @@ def scores_of(y, s, w):
     return s[np.arange(T), y].sum(axis=1) + w[y[:, :-1], y[:, 1:]].sum(axis=1)
 
 
+POLYNOMIALS = ("poly", "polynomial")
 POLY = "(gamma x.x' + coef0)^degree", lambda x, z: (0.7 * (x @ z) + 0.5) ** 3
 NAMED_KERNELS = {  # the formula in the docstring, and the same in Python with gamma=0.7, degree=3, coef0=0.5
     "linear": ("x.x'", lambda x, z: x @ z),
@@ -82,7 +83,7 @@ def test_input_kernels(name):
     formula, function = NAMED_KERNELS[name]
     stated(named_kernels, formula if name == "polynomial" else f"{name} {formula}")
     X, Y = RNG.random((4, 3)), RNG.random((5, 3))
-    kernel = InputKernel(name, gamma=0.7, degree=3, coef0=0.5)
+    kernel = InputKernel(Polynomial(coef0=0.5) if name in POLYNOMIALS else name, gamma=0.7)
     np.testing.assert_allclose(kernel.gram(X, Y), [[function(x, z) for z in Y] for x in X], rtol=1e-12)
 
 

@@ -20,6 +20,7 @@ from kernelcrf import (
 )
 from kernelcrf.basis.pivots import Greedy
 from kernelcrf.estimators.parameters import declared_parameters
+from kernelcrf.kernels import Polynomial
 from kernelcrf.penalties import ElasticNet
 from kernelcrf.solvers import NewtonCG
 from kernelcrf.validation import ParameterError
@@ -45,8 +46,6 @@ LINEAR = {"kernel": "linear", "C": 1.0, "random_state": 0, "tol": 1e-7}
 OTHER = {
     "kernel": "poly",
     "gamma": 2.0,
-    "degree": 2,
-    "coef0": 0.5,
     "C": 0.1,
     "C_label": 0.1,
     "penalty": ElasticNet(0.5),
@@ -181,7 +180,7 @@ PRIORS = {
     "gamma": ({"gamma": 0.1}, {"gamma": 10.0}, "gamma=10.0"),
     "kernel object": ({"kernel": RBF(1.0)}, {"kernel": Matern(3.0)}, "kernel="),
     "callable": ({"kernel": "rbf"}, {"kernel": lambda A, B: A @ B.T}, "kernel=another object"),
-    "degree": ({"kernel": "poly", "degree": 3}, {"kernel": "poly", "degree": 2}, "degree=2"),
+    "degree": ({"kernel": "poly"}, {"kernel": Polynomial(degree=2)}, "kernel="),
 }
 
 

@@ -94,7 +94,7 @@ FORGED = {
     "columns that are no number": ("linear", *map_with(n="4")),
     "columns that are a truth": ("linear", *map_with(n=True)),
     "a map of no kind": ("linear", *first_map(None)),
-    "another kernel": ("dense", *map_with(kernel={"kernel": "linear", "gamma": None, "degree": 3, "coef0": 1.0})),
+    "another kernel": ("dense", *map_with(kernel={"kernel": "linear", "gamma": None})),
     "a map of the linear kernel": ("dense", *first_map({"map": "primal", "n": 4})),
     "no maps": ("dense", *said(maps=[])),
     "one map too many": ("linear", *said(maps=[{"map": "primal", "n": 4}] * 2)),

@@ -13,6 +13,7 @@ from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.chain import moments
 from kernelcrf.inference.decoding import viterbi
+from kernelcrf.kernels import Polynomial
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
 from kernelcrf.score.terms import TOKEN_TERM
@@ -107,7 +108,7 @@ def test_the_linear_kernel_is_primal_and_sparse_equals_dense(data):
 def test_the_linear_kernel_is_the_primal_of_its_own_dual(data):
     """Figure 1 of the paper: weights of columns, and weights of landmarks under the same kernel, are one model."""
     primal = fit_chain(data, InputKernel("linear"), C=1.0, tol=1e-12)
-    dual = fit_chain(data, InputKernel("poly", gamma=1.0, degree=1, coef0=0.0), C=1.0, tol=1e-12)
+    dual = fit_chain(data, InputKernel(Polynomial(1, 0.0), gamma=1.0), C=1.0, tol=1e-12)
     assert dual.certificate.objective == pytest.approx(primal.certificate.objective, rel=1e-11)
     scores = [found.features["node"].F @ found.weights["node"] for found in (primal, dual)]
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-4)

@@ -16,7 +16,7 @@ X = np.random.default_rng(0).normal(size=(30, 4)) * (np.arange(4) < 3)
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_gamma_is_that_of_svc(gamma, form):
     svc = SVC(gamma=gamma).fit(X, np.arange(30) % 2)
-    kernel = make_kernel(X.shape[1], lambda: gamma_by_scale(form(X)), "rbf", gamma, 3, 1.0)
+    kernel = make_kernel(X.shape[1], lambda: gamma_by_scale(form(X)), "rbf", gamma)
     np.testing.assert_allclose(kernel.gamma, svc._gamma, rtol=1e-12)
 
 

@@ -10,6 +10,7 @@ from sklearn.gaussian_process.kernels import RBF
 import kernelcrf
 from kernelcrf import GraphCRF, KernelClassifier, MarkovNetwork, ModelFileError, MultiLabelCRF, TemperatureScaling
 from kernelcrf.datasets import make_sequences
+from kernelcrf.kernels import Polynomial
 from model_files import damaged, rewritten
 
 RNG = np.random.default_rng(0)
@@ -35,7 +36,7 @@ MODELS = {
     "linear classifier": lambda: KernelClassifier("linear").fit(sp.csr_array(ROWS), CLASSES == "up"),
     "posterior": lambda: KernelClassifier(RBF(0.7), n_components=10, laplace=True, random_state=0).fit(ROWS, CLASSES),
     "weights": lambda: KernelClassifier(
-        "poly", degree=2, class_weight={"up": 2.0, "mid": 1.0, "down": 1.0}, label_kernel="centred"
+        Polynomial(degree=2), class_weight={"up": 2.0, "mid": 1.0, "down": 1.0}, label_kernel="centred"
     ).fit(ROWS.astype(np.float32), CLASSES),
     "labels": lambda: MultiLabelCRF(n_components=10, random_state=0, laplace=True).fit(ROWS, LABELS),
     "labels, kernels on pairs": lambda: MultiLabelCRF(

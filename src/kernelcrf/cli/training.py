@@ -40,6 +40,7 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import resolve_kernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.named_kernels import NAMED
+from kernelcrf.kernels.polynomial import Polynomial
 from kernelcrf.metrics import are_spans, span_f1
 from kernelcrf.penalties import penalty_from_config
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX
@@ -55,6 +56,7 @@ SEARCH_TOL, SEARCH_ITERATIONS = 1e-3, 30
 # Parameters that may be objects, each with the function that returns the object of a dict.
 OBJECTS: dict[str, Callable[[dict[str, Any]], object]] = {
     "C": C_from_config,
+    "kernel": lambda config: Polynomial(**config),
     "penalty": lambda config: penalty_from_config({"penalty": config}),
     "solver": solver_from_config,
 }
@@ -188,16 +190,16 @@ def _check_kernels(parameters: Mapping[str, object], record: Record) -> None:
     sparse = record.kind != "vectors" or is_sparse(record.x)
     inputs = parameters.get("inputs")
     given = [one.kernel for one in inputs.values()] if isinstance(inputs, Mapping) else [parameters["kernel"]]
-    names = [str(resolve_kernel(kernel, sparse)) for kernel in given]
-    kernels = {name: NAMED[name] for name in names if name in NAMED}
-    for name, kernel in kernels.items():
+    resolved = [resolve_kernel(kernel, sparse) for kernel in given]
+    names = [one if isinstance(one, str) else repr(one) for one in resolved]
+    for name, kernel in ((name, NAMED[name]) for name in names if name in NAMED):
         if sparse and not kernel.takes_sparse:
             kind = f"sparse {record.kind}" if record.kind == "vectors" else record.kind
             others = ", ".join(other for other, one in NAMED.items() if one.takes_sparse)
             raise typer.BadParameter(
                 f"--kernel {name} needs dense vectors, but the file has {kind}: choose from {others}"
             )
-    if parameters["gamma"] != "scale" and not any(kernel.reads_gamma for kernel in kernels.values()):
+    if parameters["gamma"] != "scale" and not any(InputKernel(one).reads_gamma for one in resolved):
         raise typer.BadParameter(
             f"--gamma {parameters['gamma']} has no effect, because the kernel is {names[0]}: omit --gamma, or choose "
             f"--kernel {' or '.join(name for name, kernel in NAMED.items() if kernel.reads_gamma)}"
@@ -312,12 +314,12 @@ def _read_settings(settings: list[str]) -> dict[str, object]:
             raise typer.BadParameter(
                 f"--set {setting}: expected NAME=VALUE with a parameter of ChainCRF: {', '.join(sorted(known))}"
             )
-        parameters[name] = _read_value(value)
+        parameters[name] = given = _read_value(value)
         if name == "inputs":
-            parameters[name] = _read_inputs(setting, parameters[name])
-        if name in OBJECTS and isinstance(parameters[name], dict):
+            parameters[name] = _read_inputs(setting, given)
+        if name in OBJECTS and isinstance(given, dict):
             try:
-                parameters[name] = OBJECTS[name](parameters[name])
+                parameters[name] = OBJECTS[name](given)
             except (KeyError, TypeError, ValueError) as error:
                 raise typer.BadParameter(f"--set {setting}: {error}") from None
     return parameters
@@ -326,12 +328,19 @@ def _read_settings(settings: list[str]) -> dict[str, object]:
 def _read_inputs(setting: str, given: object) -> dict[str, Input]:
     """Return the inputs that a setting describes: a kernel, or an object of parameters of Input, for each name."""
     try:
-        inputs = {str(name): Input(**one) if isinstance(one, dict) else Input(one) for name, one in given.items()}  # type: ignore[attr-defined]
-    except (AttributeError, TypeError):
+        inputs = {str(name): _read_input(one) for name, one in given.items()}  # type: ignore[attr-defined]
+    except (AttributeError, TypeError, ValueError):
         raise typer.BadParameter(
             f'--set {setting}: expected inputs such as {{"tokens": "rbf", "steps": {{"kernel": "rbf", "scores": "steps"}}}}'
         ) from None
     return inputs
+
+
+def _read_input(given: UserData) -> Input:
+    """Return the input that has the given kernel, or the given parameters."""
+    parameters: dict[str, Any] = given if isinstance(given, dict) else {"kernel": given}
+    objects = {name: OBJECTS[name](value) for name, value in parameters.items() if isinstance(value, dict)}
+    return Input(**{**parameters, **objects})
 
 
 def _read_value(value: str) -> object:

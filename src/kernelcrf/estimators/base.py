@@ -41,7 +41,7 @@ from kernelcrf.fitting.held_out import FIRST_C
 from kernelcrf.fitting.structure_search import SearchSettings
 from kernelcrf.fitting.training import Plan, Trained, train
 from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel
-from kernelcrf.kernels.inputs import COEF0, DEGREE, InputKernel
+from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.base import FittedModel
 from kernelcrf.models.conversion import convert_content
 from kernelcrf.models.kernel import kernel_parameter
@@ -361,8 +361,6 @@ class InputEstimator(Estimator[Model]):
     """Base class of estimators whose samples have inputs; adds the parameters of the input kernel."""
 
     gamma: Annotated[float | str, GAMMA] = "scale"
-    degree: Annotated[int, DEGREE] = 3
-    coef0: Annotated[float, COEF0] = 1.0
     n_components: Annotated[int | str | None, N_COMPONENTS] = 500
     pivots: Annotated[Any, PIVOTS] = "auto"
     penalty: Annotated[Penalty | None, PENALTY] = None
@@ -403,4 +401,4 @@ class InputEstimator(Estimator[Model]):
         by_scale : a function without arguments that computes gamma from the inputs, for gamma="scale".
         """
         kernel = resolve_kernel(getattr(self, argument), sparse)
-        return make_kernel(n_features, by_scale, kernel, self.gamma, self.degree, self.coef0, argument)
+        return make_kernel(n_features, by_scale, kernel, self.gamma, argument)

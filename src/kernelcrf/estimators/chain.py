@@ -64,7 +64,7 @@ def _is_mapping_of_inputs(value: Any) -> bool:
 
 INPUTS = either(Constraint("a dict from names to kernels or kernelcrf.Input", _is_mapping_of_inputs), nothing)
 # Parameters that belong to one input, and are set for each of several inputs.
-OF_ONE_INPUT = ("kernel", "gamma", "degree", "coef0", "n_components", "pivots")
+OF_ONE_INPUT = ("kernel", "gamma", "n_components", "pivots")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -79,19 +79,16 @@ class ChainCRF(SequenceEstimator[ChainModel]):
 
     Parameters
     ----------
-    kernel : "auto", str, callable or kernel of sklearn.gaussian_process, default="auto"
+    kernel : "auto", str, Polynomial, callable or kernel of sklearn.gaussian_process, default="auto"
         The kernel says how similar two tokens are. "auto" is "linear" for feature dicts and sparse matrices, and "rbf"
         for arrays and data frames. "linear" learns a weight for each column. All others, such as "rbf", "poly",
         "laplacian", "cosine" and "chi2", compare each token with a limited number of points, the landmarks, which are
-        chosen from the training tokens or near them.
+        chosen from the training tokens or near them. `kernelcrf.kernels.Polynomial(degree=2)` is "poly" with another
+        degree than 3.
     gamma : "scale", "auto" or float, default="scale"
         Coefficient of the kernel, as in sklearn.svm.SVC.
-    degree : int, default=3
-        Degree of the polynomial kernel.
-    coef0 : float, default=1.0
-        Constant term of the polynomial kernel.
     inputs : None or dict from names to kernels or kernelcrf.Input, default=None
-        Several inputs, each with its own kernel, landmarks and C, which replace `kernel`, `gamma`, `degree`, `coef0`,
+        Several inputs, each with its own kernel, landmarks and C, which replace `kernel`, `gamma`,
         `n_components` and `pivots`. A kernel stands for Input(kernel). If each sequence is a dict, an input uses the
         entry with its own name, or the entry named by `Input.of`. Otherwise every input uses the whole sequence.
         `Input.columns` selects columns. {"tokens": "rbf", "steps": Input("rbf", scores="steps")} makes the scores of

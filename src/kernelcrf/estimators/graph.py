@@ -76,7 +76,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0 : as in ChainCRF
+    kernel, gamma : as in ChainCRF
         The kernel of the node features. These parameters have the same meaning and the same defaults as in ChainCRF.
     C : float, "auto", "evidence" or a rule of kernelcrf.rules, default=1.0
         Prior variance of the weights of inputs. "auto" chooses a power of 10 on held-out graphs. "evidence" maximises

@@ -66,8 +66,6 @@ AS_IN_PRIOR = {"kernel": ("auto",), "gamma": ("scale", "auto"), "hash_features":
 # Parameters without effect on linear kernels, which have no landmarks.
 OF_LANDMARKS = (
     "gamma",
-    "degree",
-    "coef0",
     "n_components",
     "pivots",
     "random_state",

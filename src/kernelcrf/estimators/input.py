@@ -11,7 +11,7 @@ from kernelcrf.arrays import Config
 from kernelcrf.basis.choice import PIVOTS
 from kernelcrf.estimators.parameters import GAMMA, N_COMPONENTS, ValidatedEstimator, declared_parameters
 from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel
-from kernelcrf.kernels.inputs import COEF0, DEGREE, InputKernel
+from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.readers.inputs import BETWEEN, InputsReader
@@ -34,15 +34,11 @@ class Input(ValidatedEstimator):
 
     Parameters
     ----------
-    kernel : "auto", str, callable or kernel of sklearn.gaussian_process, default="auto"
+    kernel : "auto", str, Polynomial, callable or kernel of sklearn.gaussian_process, default="auto"
         The kernel of this input, as in ChainCRF. "auto" is "linear" for feature dicts and sparse matrices, and "rbf"
         for arrays and data frames.
     gamma : "scale", "auto" or float, default="scale"
         Coefficient of the kernel, as in sklearn.svm.SVC. "scale" uses the variance of this input.
-    degree : int, default=3
-        Degree of the polynomial kernel.
-    coef0 : float, default=1.0
-        Constant term of the polynomial kernel.
     n_components : int, None or "auto", default=500
         Number of landmarks of this input, as in ChainCRF.
     pivots : str or rule of kernelcrf.basis, default="auto"
@@ -81,8 +77,6 @@ class Input(ValidatedEstimator):
     kernel: Annotated[Any, KERNEL_OR_AUTO] = "auto"
     _: KW_ONLY
     gamma: Annotated[float | str, GAMMA] = "scale"
-    degree: Annotated[int, DEGREE] = 3
-    coef0: Annotated[float, COEF0] = 1.0
     n_components: Annotated[int | str | None, N_COMPONENTS] = 500
     pivots: Annotated[Any, PIVOTS] = "auto"
     C: Annotated[float | None, either(*PRIOR_VARIANCE.constraints, nothing)] = None
@@ -107,7 +101,7 @@ class Input(ValidatedEstimator):
         """
         kernel, argument = resolve_kernel(self.kernel, reader.is_sparse(name)), kernel_parameter(OF_INPUT + name)
         width = reader.width(name)
-        return make_kernel(width, partial(by_scale, name), kernel, self.gamma, self.degree, self.coef0, argument)
+        return make_kernel(width, partial(by_scale, name), kernel, self.gamma, argument)
 
     @property
     def reads_whole_sequences(self) -> bool:

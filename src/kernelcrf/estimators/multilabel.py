@@ -45,8 +45,8 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
 
     Parameters
     ----------
-    kernel, degree, coef0 : as in ChainCRF
-        The kernel of rows. These parameters have the same meaning and the same defaults as in ChainCRF.
+    kernel : as in ChainCRF
+        The kernel of rows, with the same meaning and the same default as in ChainCRF.
     gamma : "scale", "auto" or float, default="scale"
         Coefficient of the kernel, as in sklearn.svm.SVC. "scale" uses the variance of X, weighted by `sample_weight`.
     C : float, "auto", "evidence" or a rule of kernelcrf.rules, default=1.0

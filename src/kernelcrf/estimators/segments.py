@@ -61,8 +61,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     ----------
     kernel : "auto", str, callable or kernel of sklearn.gaussian_process, default="auto"
         The kernel of the inputs of tokens, as in ChainCRF.
-    gamma, degree, coef0 : as in ChainCRF
-        These parameters of the kernel have the same meaning and the same defaults as in ChainCRF.
+    gamma : "scale", "auto" or float, default="scale"
+        Coefficient of the kernel, as in ChainCRF.
     max_duration : int or None, default=None
         The longest duration, in tokens, that has a score of its own, at most 10,000. None means the longest segment of
         y, but at most 50 tokens if `tail` is True.
@@ -78,7 +78,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         Whether the first and the last token of a segment have additional scores. These are functions of the inputs of
         these two tokens, besides the function that scores every token.
     segment_kernel : None, str, callable or kernel of sklearn.gaussian_process, default=None
-        Kernel of the inputs of whole segments; None means that segments have no inputs. `gamma`, `degree`, `coef0`,
+        Kernel of the inputs of whole segments; None means that segments have no inputs. `gamma`,
         `n_components` and `pivots` apply to this kernel, too. All possible segments of up to `max_duration` tokens have
         an input, so that memory and time grow with `max_duration`. The input of a longer segment is that of its first
         `max_duration` tokens.

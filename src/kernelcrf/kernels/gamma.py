@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,22 +33,20 @@ def make_kernel(
     by_scale: Callable[[], float],
     kernel: UserData,
     gamma: float | str,
-    degree: int,
-    coef0: float,
     argument: str = "kernel",
 ) -> InputKernel:
     """Make a kernel for inputs of `n_features` columns, from the parameters of an estimator.
 
     by_scale : a function that returns the value of gamma="scale"; it is called only if this value is needed.
-    kernel, gamma, degree, coef0 : the parameters of the estimator, such as kernel="rbf" and gamma="scale".
+    kernel, gamma : the parameters of the estimator, such as kernel="rbf" and gamma="scale".
     argument : the name of the parameter `kernel` of the estimator, which error messages show.
     """
-    if not isinstance(kernel, str):
-        return InputKernel(kernel, argument=argument)
+    made = InputKernel(kernel, argument=argument)
+    if not made.is_definite:
+        return made
     if isinstance(gamma, str):
-        by_data = gamma == "scale" and InputKernel(kernel, argument=argument).reads_gamma
-        gamma = by_scale() if by_data else 1.0 / n_features
-    return InputKernel(kernel, gamma=gamma, degree=degree, coef0=coef0, argument=argument)
+        gamma = by_scale() if gamma == "scale" and made.reads_gamma else 1.0 / n_features
+    return replace(made, gamma=gamma)
 
 
 def gamma_by_scale(X: Inputs, weights: Floats | None = None, names: Sequence[str] | Array | None = None) -> float:

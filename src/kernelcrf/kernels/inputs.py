@@ -15,9 +15,10 @@ import numpy as np
 from sklearn.gaussian_process import kernels as gp
 
 from kernelcrf.arrays import Array, Config, DType, Floats, Inputs, UserData, as_inputs, is_sparse
-from kernelcrf.kernels.named_kernels import NAMED, NOT_KERNELS, NamedKernel, Parameters, as_dense
+from kernelcrf.kernels.named_kernels import NAMED, NOT_KERNELS, NamedKernel, as_dense, of_polynomial
+from kernelcrf.kernels.polynomial import Polynomial
 from kernelcrf.kernels.rbf import rbf_against
-from kernelcrf.validation import Constraint, check_parameters, either, instance_of, nothing, one_of, real, shown, whole
+from kernelcrf.validation import Constraint, either, instance_of, nothing, one_of, real, shown
 
 DIAGONAL_ROWS = 32
 GAMMA_RANGE = 1e3
@@ -25,37 +26,33 @@ DENSE = "a Gaussian process kernel"
 
 KERNEL = either(
     one_of(*NAMED),
+    instance_of(Polynomial, text="a Polynomial"),
     Constraint("a callable (X, Y) -> Gram matrix", lambda kernel: callable(kernel) and not isinstance(kernel, type)),
     instance_of(gp.Kernel, text="an object of sklearn.gaussian_process.kernels"),
     advice=f"{' and '.join(map(repr, NOT_KERNELS))} are not positive semi-definite, so they define no prior (14)",
 )
-DEGREE = either(whole(least=1), advice="other powers are not positive semi-definite")
-COEF0 = either(real(least=0), advice="below 0 the polynomial kernel is not positive semi-definite")
-PARAMETERS = {
-    "gamma": either(real(above=0), nothing, advice="None means the default of scikit-learn"),
-    "degree": DEGREE,
-    "coef0": COEF0,
-}
+GAMMA = either(real(above=0), nothing, advice="None means the default of scikit-learn")
+# The names of the polynomial kernel, to which files of version 0.1 add `degree` and `coef0`.
+POLYNOMIALS = ("poly", "polynomial")
 
 
 @dataclass(frozen=True)
 class InputKernel:
     """A kernel of inputs. Gram matrices of float32 inputs are float32.
 
-    kernel : a name, an object of `sklearn.gaussian_process.kernels`, or a callable (X, Y) -> Gram matrix.
-    gamma, degree, coef0 : parameters of kernels that are chosen by name.
+    kernel : a name, a `Polynomial`, an object of `sklearn.gaussian_process.kernels`, or a callable (X, Y) -> Gram
+        matrix.
+    gamma : parameter of `Polynomial` and of kernels that are chosen by name.
     argument : the name of the estimator's parameter, for error messages.
     """
 
-    kernel: str | Callable[[Inputs, Inputs], Array] | gp.Kernel = "rbf"
+    kernel: str | Polynomial | Callable[[Inputs, Inputs], Array] | gp.Kernel = "rbf"
     gamma: float | None = None
-    degree: int = 3
-    coef0: float = 1.0
     argument: str = field(default="kernel", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         KERNEL.check(self.argument, self.kernel)
-        check_parameters(vars(self), PARAMETERS)
+        GAMMA.check("gamma", self.gamma)
         if isinstance(self.kernel, gp.Kernel):
             parts = self.kernel, *self.kernel.get_params().values()
             if any(isinstance(part, gp.WhiteKernel) for part in parts):
@@ -96,6 +93,8 @@ class InputKernel:
 
     @property
     def _named(self) -> NamedKernel | None:
+        if isinstance(self.kernel, Polynomial):
+            return of_polynomial(self.kernel)
         return NAMED[self.kernel] if isinstance(self.kernel, str) else None
 
     def gram(self, X: Inputs, Y: Inputs | None = None, out: Array | None = None) -> Array:
@@ -123,7 +122,7 @@ class InputKernel:
         Y = as_inputs(Y, "Y")
         if self._named is not NAMED["rbf"] or is_sparse(Y) or not Y.size:
             return lambda X, out: self.gram(X, Y, out=out)
-        fill = rbf_against(Y, self._parameters(self._named, Y).gamma, dtype)
+        fill = rbf_against(Y, self._gamma(self._named, Y), dtype)
         return lambda X, out: self.gram(X, Y, out=out) if is_sparse(X) else fill(X, out)
 
     def diagonal(self, X: Inputs) -> Array:
@@ -131,7 +130,7 @@ class InputKernel:
         X = as_inputs(X)
         if self._named is not None:
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                return self._named.diagonal(X, self._parameters(self._named, X))
+                return self._named.diagonal(X, self._gamma(self._named, X))
         if isinstance(self.kernel, gp.Kernel):
             return np.asarray(self.kernel.diag(as_dense(X, DENSE)), X.dtype)
         starts = range(0, X.shape[0], DIAGONAL_ROWS)
@@ -168,27 +167,25 @@ class InputKernel:
                 "sklearn.gaussian_process.kernels, or pass the callable again when loading"
             )
         gamma = None if self.gamma is None else float(self.gamma)
-        return {
-            "kernel": _describe(self.kernel),
-            "gamma": gamma,
-            "degree": int(self.degree),
-            "coef0": float(self.coef0),
-        }
+        return {"kernel": _describe(self.kernel), "gamma": gamma}
 
     @classmethod
     def from_config(cls, config: Config) -> InputKernel:
         """Return the kernel that `to_config` converted to the dict `config`."""
-        return cls(_build(config["kernel"]), config["gamma"], config["degree"], config["coef0"])
+        kernel = _build(config["kernel"])
+        if isinstance(kernel, str):
+            kernel = polynomial_of_0_1(kernel, config)
+        return cls(kernel, config["gamma"])
 
-    def _parameters(self, named: NamedKernel, X: Inputs) -> Parameters:
+    def _gamma(self, named: NamedKernel, X: Inputs) -> float:
         gamma = named.default_gamma if self.gamma is None else float(self.gamma)
         if gamma is None:
             gamma = 1.0 / X.shape[1] if named.reads_gamma else 1.0
-        return Parameters(gamma, int(self.degree), self.coef0)
+        return gamma
 
     def _fill(self, X: Inputs, Y: Inputs, out: Array) -> None:
         if self._named is not None:
-            self._named.fill(X, Y, self._parameters(self._named, X), out)
+            self._named.fill(X, Y, self._gamma(self._named, X), out)
             return
         out[...] = (
             self.kernel(as_dense(X, DENSE), as_dense(Y, DENSE))
@@ -225,8 +222,18 @@ class InputKernel:
         return K
 
 
+def polynomial_of_0_1(kernel: str, config: Config) -> str | Polynomial:
+    """Return the kernel of a name in a file; files of version 0.1 have the degree and `coef0` of "poly" beside it."""
+    if kernel not in POLYNOMIALS:
+        return kernel
+    form = Polynomial(config.get("degree", 3), config.get("coef0", 1.0))
+    return kernel if form == Polynomial() else form
+
+
 def _describe(value: object) -> object:
-    """Convert a Gaussian process kernel to nested dicts `{"class": name, "parameters": {...}}`."""
+    """Convert a kernel object to nested dicts `{"class": name, "parameters": {...}}`."""
+    if isinstance(value, Polynomial):
+        return {"class": "Polynomial", "parameters": {"degree": int(value.degree), "coef0": float(value.coef0)}}
     if isinstance(value, gp.Kernel):
         kind, parameters = type(value).__name__, value.get_params(deep=False)
         if getattr(gp, kind, None) is not type(value):
@@ -256,9 +263,12 @@ def _build(value: UserData) -> UserData:
         return [_build(item) for item in value]
     if not isinstance(value, dict):
         return value
+    if value["class"] == "Polynomial":
+        return Polynomial(**value["parameters"])
     kind = getattr(gp, str(value["class"]), None)
     if not (isinstance(kind, type) and issubclass(kind, gp.Kernel)):
         raise ValueError(
-            f"the stored kernel has the class {value['class']!r}: expected a class of sklearn.gaussian_process.kernels"
+            f"the stored kernel has the class {value['class']!r}: expected Polynomial, or a class of "
+            "sklearn.gaussian_process.kernels"
         )
     return kind(**{name: _build(parameter) for name, parameter in value["parameters"].items()})

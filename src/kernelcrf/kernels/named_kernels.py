@@ -7,8 +7,9 @@
     cosine      x.x' / (|x| |x'|)
     chi2        exp(-gamma sum_j (x_j - x'_j)^2 / (x_j + x'_j))     for x >= 0
 
-Names and parameters are those of `sklearn.metrics.pairwise`. If gamma is None, it is 1/d for inputs of d columns, and 1
-for chi2. `sigmoid` and `additive_chi2` are missing because their Gram matrices have negative eigenvalues.
+Names and parameters are those of `sklearn.metrics.pairwise`; degree is 3 and coef0 is 1. If gamma is None, it is 1/d
+for inputs of d columns, and 1 for chi2. `sigmoid` and `additive_chi2` are missing because their Gram matrices have
+negative eigenvalues.
 """
 
 from __future__ import annotations
@@ -21,64 +22,60 @@ import scipy.sparse as sp
 from sklearn.metrics import pairwise
 
 from kernelcrf.arrays import Array, Inputs, is_sparse
+from kernelcrf.kernels.polynomial import Polynomial
 from kernelcrf.kernels.rbf import ELEMENTWISE_ROWS, fill_inner, fill_rbf, squared_norms
 
 NOT_KERNELS = ("sigmoid", "additive_chi2")
 
 
 @dataclass(frozen=True)
-class Parameters:
-    """The parameters of kernels chosen by name."""
-
-    gamma: float
-    degree: int
-    coef0: float
-
-
-@dataclass(frozen=True)
 class NamedKernel:
     """The functions and properties of a kernel that users choose by name.
 
-    fill : a function (X, Y, parameters, out) that writes the Gram matrix into `out`, in float32 or float64.
-    diagonal : a function (X, parameters) that returns k(x, x) for each row x of X.
+    fill : a function (X, Y, gamma, out) that writes the Gram matrix into `out`, in float32 or float64.
+    diagonal : a function (X, gamma) that returns k(x, x) for each row x of X.
     reads_gamma : whether the kernel depends on gamma.
     default_gamma : the value if the user passes gamma=None; None stands for 1/d, with inputs of d columns.
     is_smooth : whether the kernel is smooth at x = x', so that means of inputs can be landmarks.
     takes_sparse : whether `fill` and `diagonal` accept CSR matrices.
     """
 
-    fill: Callable[[Inputs, Inputs, Parameters, Array], None]
-    diagonal: Callable[[Inputs, Parameters], Array]
+    fill: Callable[[Inputs, Inputs, float, Array], None]
+    diagonal: Callable[[Inputs, float], Array]
     reads_gamma: bool = False
     default_gamma: float | None = None
     is_smooth: bool = False
     takes_sparse: bool = True
 
 
-def _ones(X: Inputs, with_: Parameters) -> Array:
+def _ones(X: Inputs, gamma: float) -> Array:
     return np.ones(X.shape[0], X.dtype)
 
 
-def _fill_poly(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None:
-    fill_inner(X, Y, out)
-    _raise_to_power(out, with_)
+def of_polynomial(form: Polynomial) -> NamedKernel:
+    """Return the functions and properties of a polynomial kernel."""
+
+    def fill(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
+        fill_inner(X, Y, out)
+        _raise_to_power(out, gamma, form)
+
+    def diagonal(X: Inputs, gamma: float) -> Array:
+        squares = squared_norms(X)
+        _raise_to_power(squares, gamma, form)
+        return squares
+
+    return NamedKernel(fill, diagonal, reads_gamma=True, is_smooth=True)
 
 
-def _poly_diagonal(X: Inputs, with_: Parameters) -> Array:
-    squares = squared_norms(X)
-    _raise_to_power(squares, with_)
-    return squares
-
-
-def _raise_to_power(K: Array, with_: Parameters) -> None:
+def _raise_to_power(K: Array, gamma: float, form: Polynomial) -> None:
     """Replace K by (gamma K + coef0)^degree."""
     for start in range(0, len(K), ELEMENTWISE_ROWS):
         block = K[start : start + ELEMENTWISE_ROWS]
-        block *= with_.gamma
-        block += with_.coef0
-        if with_.degree > 1:
+        block *= gamma
+        block += form.coef0
+        if form.degree > 1:
             # Repeated squaring needs two products for degree 3, and about a hundred for the largest integers.
-            base, left = block.copy(), with_.degree - 1
+            base, left = block.copy(), int(form.degree) - 1
             while left:
                 if left & 1:
                     block *= base
@@ -87,8 +84,8 @@ def _raise_to_power(K: Array, with_: Parameters) -> None:
                     base *= base
 
 
-def _fill_laplacian(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None:
-    out[...] = pairwise.laplacian_kernel(_with_short_indices(X), _with_short_indices(Y), gamma=with_.gamma)
+def _fill_laplacian(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
+    out[...] = pairwise.laplacian_kernel(_with_short_indices(X), _with_short_indices(Y), gamma=gamma)
 
 
 def _with_short_indices(X: Inputs) -> Inputs:
@@ -98,7 +95,7 @@ def _with_short_indices(X: Inputs) -> Inputs:
     return sp.csr_matrix((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
 
 
-def _fill_chi2(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None:
+def _fill_chi2(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
     X, Y = as_dense(X, "chi2"), as_dense(Y, "chi2")
     least = min(X.min(initial=0), Y.min(initial=0))
     if least < 0:
@@ -107,7 +104,7 @@ def _fill_chi2(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None:
             "to positive values, for example with sklearn.preprocessing.MinMaxScaler(clip=True), or choose another "
             "kernel, such as rbf or laplacian"
         )
-    out[...] = pairwise.chi2_kernel(X, Y, gamma=with_.gamma)
+    out[...] = pairwise.chi2_kernel(X, Y, gamma=gamma)
 
 
 def as_dense(X: Inputs, who: str) -> Array:
@@ -143,14 +140,12 @@ def _divide_rows(X: Inputs, divisors: Array) -> Inputs:
     return divided
 
 
-POLY = NamedKernel(_fill_poly, _poly_diagonal, reads_gamma=True, is_smooth=True)
+POLY = of_polynomial(Polynomial())
 NAMED = {
     "linear": NamedKernel(lambda X, Y, _, out: fill_inner(X, Y, out), lambda X, _: squared_norms(X)),
     "poly": POLY,
     "polynomial": POLY,
-    "rbf": NamedKernel(
-        lambda X, Y, with_, out: fill_rbf(X, Y, with_.gamma, out), _ones, reads_gamma=True, is_smooth=True
-    ),
+    "rbf": NamedKernel(lambda X, Y, gamma, out: fill_rbf(X, Y, gamma, out), _ones, reads_gamma=True, is_smooth=True),
     "laplacian": NamedKernel(_fill_laplacian, _ones, reads_gamma=True),
     "cosine": NamedKernel(
         lambda X, Y, _, out: fill_inner(_normalise(X), _normalise(Y), out),

@@ -18,7 +18,7 @@ returns, so that an error here may be any of `CONTENT_ERRORS`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,9 @@ import numpy as np
 from kernelcrf.arrays import Arrays, Config
 from kernelcrf.certificate import ROUNDING
 from kernelcrf.fitting.graphs import COVERS
-from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.inputs import InputKernel, polynomial_of_0_1
 from kernelcrf.kernels.labels import LabelKernel
+from kernelcrf.kernels.polynomial import Polynomial
 from kernelcrf.penalties import ElasticNet, Gaussian
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array, read_count, read_text
@@ -40,7 +41,9 @@ from kernelcrf.validation import shown
 # The term of transitions that depend on inputs, in files that have a parameter `edge_kernel`.
 STEP_TERM = "steps"
 # The parameters that belong to each input.
-OF_ONE_INPUT = ("gamma", "degree", "coef0", "n_components", "pivots")
+OF_ONE_INPUT = ("gamma", "n_components", "pivots")
+# The parameters that set kernels, to which `degree` and `coef0` belonged.
+KERNELS = ("kernel", "edge_kernel", "segment_kernel")
 # The entry of the feature map of a term in files of versions 1 and 2; other terms have the entry "<term>__map".
 MAPS = {TOKEN_TERM: "map", STEP_TERM: "edge_map"}
 # The input of the potentials of label sets; those of graphs have the input of their cliques.
@@ -53,6 +56,9 @@ def convert_content(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
     config, arrays : the JSON object and the arrays of one estimator; the last step of a pipeline is one.
     """
     config, arrays = _convert_form(config, arrays)
+    config = {**config, "parameters": _convert_parameters(config["parameters"], lambda kernel: None)}
+    if "specification" in config:
+        config["specification"] = _convert_parameters(config["specification"], repr)
     if config["estimator"] == "ChainCRF":
         config, arrays = _convert_steps(config, arrays)
     return config, arrays
@@ -135,7 +141,7 @@ def _convert_steps(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
     sources = [[name, None, None] for name in names.values()]
     config["inputs"] = {"kind": SEVERAL, "entries": [[None, config["inputs"]]], "sources": sources}
     if "specification" in config:
-        asked = _convert_edge_kernel(config["specification"], has_scores="steps")
+        asked = _convert_edge_kernel(config["specification"], has_steps=True)
         inputs = asked.pop("inputs")
         of_inputs = {
             f"{OF_INPUT}{name}{BETWEEN}{key}": name if key == "of" else value
@@ -160,6 +166,25 @@ def _convert_edge_kernel(values: Config, *, has_steps: bool) -> Config:
             TOKENS: {"kernel": values.pop("kernel"), **shared, "scores": TOKENS},
             STEPS: {"kernel": of_steps, **shared, "scores": STEPS},
         }
+    return values
+
+
+def _convert_parameters(values: Config, shown: Callable[[Polynomial], str | None]) -> Config:
+    """Return parameters under the names that they have now.
+
+    shown : a function that returns how a file has a kernel object: None among parameters, because the model has it, and
+        as text in a specification.
+    """
+    values = dict(values)
+    prefixes = {"", *(name.removesuffix("kernel") for name in values if name.startswith(OF_INPUT))}
+    for prefix in prefixes:
+        form = {name: values.pop(prefix + name) for name in ("degree", "coef0") if prefix + name in values}
+        for name in (prefix + name for name in KERNELS):
+            if isinstance(kernel := values.get(name), str):
+                kernel = polynomial_of_0_1(kernel, form)
+                values[name] = shown(kernel) if isinstance(kernel, Polynomial) else kernel
+    if isinstance(inputs := values.get("inputs"), dict):
+        values["inputs"] = {name: _convert_parameters(one, shown) for name, one in inputs.items()}
     return values
 
 
