@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from kernelcrf import ChainCRF
+from kernelcrf.basis import Landmarks
 
 digits = load_digits()
 rng = np.random.default_rng(0)
@@ -37,7 +38,7 @@ def draw(split, n, noise):
 
 X, y = draw("train", 120, noise=0.0)
 X_new, y_new = draw("test", 60, noise=0.35)
-crf = ChainCRF(C=10.0, n_components=300, pivots="random", random_state=0).fit(X, y)
+crf = ChainCRF(C=10.0, n_components=Landmarks(300, "random"), random_state=0).fit(X, y)
 print(f"{crf.score(X_new, y_new):.3f} of the noisy test digits right")
 
 # %%

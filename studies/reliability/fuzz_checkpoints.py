@@ -14,19 +14,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelcrf import ChainCRF, Input, ModelFileError
+from kernelcrf.basis import Landmarks
 from kernelcrf.persistence import read, write
 
 KINDS: dict[str, dict[str, Any]] = {
     "dense": {"kernel": "rbf", "gamma": 0.5, "n_components": 4},
     "sparse linear": {"kernel": "linear", "solver": "lbfgs"},
-    "sparse": {"kernel": "rbf", "gamma": 0.5, "n_components": 4, "pivots": "random"},
+    "sparse": {"kernel": "rbf", "gamma": 0.5, "n_components": Landmarks(4, "random")},
     "edges": {
         "inputs": {
             "tokens": Input("rbf", gamma=0.5, n_components=3),
             "steps": Input("rbf", gamma=0.5, n_components=3, scores="steps"),
         }
     },
-    "missing labels": {"kernel": "poly", "gamma": 0.5, "n_components": 3, "pivots": "random"},
+    "missing labels": {"kernel": "poly", "gamma": 0.5, "n_components": Landmarks(3, "random")},
 }
 OTHER_PROBLEM = ("was written by a fit that differs", "was written by an earlier version")
 

@@ -26,6 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from kernelcrf import KernelClassifier
+from kernelcrf.basis import Landmarks
 from studies import common
 
 GAMMA, C, TOL = 0.02, 1.0, 1e-4
@@ -34,7 +35,7 @@ GP_ROWS = (500, 1000, 2000)
 TITLES = {
     "Nystroem": "Nystroem + LogisticRegression",
     "auto": "KernelClassifier",
-    "uniform": "KernelClassifier, pivots='uniform'",
+    "uniform": "KernelClassifier, Landmarks(n, 'uniform')",
 }
 
 
@@ -71,7 +72,7 @@ def row(n_rows: int, n: int, rounds: int) -> dict[str, Any]:
     tol, _ = tolerance(nystroem(n).fit_transform(X), y)
     theirs = make_pipeline(nystroem(n), logistic(tol))
     ours = {
-        pivots: KernelClassifier(gamma=GAMMA, C=C, n_components=n, pivots=pivots, tol=TOL, random_state=0)
+        pivots: KernelClassifier(gamma=GAMMA, C=C, n_components=Landmarks(n, pivots), tol=TOL, random_state=0)
         for pivots in ("auto", "uniform")
     }
     sides = {"Nystroem": lambda: theirs.fit(X, y)} | {

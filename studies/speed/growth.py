@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelcrf import ChainCRF
+from kernelcrf.basis import Landmarks
 from studies import common
 
 LENGTH = 20
@@ -60,7 +61,7 @@ def sparse(N: int, L: int, rng: np.random.Generator) -> tuple[list[sp.csr_array]
 
 def point(kernel: str, N: int, n: int, L: int) -> dict[str, float]:
     make = dense if kernel == "rbf" else sparse
-    model = ChainCRF(kernel, gamma=0.05, n_components=n, pivots="random", tol=1e-2, random_state=0, C=1.0)
+    model = ChainCRF(kernel, gamma=0.05, n_components=Landmarks(n, "random"), tol=1e-2, random_state=0, C=1.0)
     model.fit(*make(400, L, np.random.default_rng(1)))
     X, y = make(N, L, np.random.default_rng(0))
     before, start = common.peak_memory(reset=True), time.perf_counter()

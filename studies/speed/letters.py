@@ -16,6 +16,7 @@ from scipy.linalg import cholesky, solve_triangular
 from threadpoolctl import threadpool_limits
 
 from kernelcrf import ChainCRF
+from kernelcrf.basis import Landmarks
 from studies import common
 from studies.datasets import load_letters
 
@@ -39,7 +40,7 @@ def features(X: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 
 def row(X: list[np.ndarray], y: list[np.ndarray], C: float, pivots: str, rounds: int) -> dict[str, float]:
-    settings = {"gamma": GAMMA, "C": C, "n_components": N_COMPONENTS, "tol": TOL, "pivots": pivots, "random_state": 0}
+    settings = {"gamma": GAMMA, "C": C, "n_components": Landmarks(N_COMPONENTS, pivots), "tol": TOL, "random_state": 0}
     model = ChainCRF("rbf", **settings).fit(X, y)
     flat, B, rng = np.concatenate(X), model.landmarks_, np.random.default_rng(0)
     F = features(flat, B)

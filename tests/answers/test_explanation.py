@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 import kernelcrf
 from kernelcrf import ChainCRF, ModelFileError
 from kernelcrf.answers import explain
-from kernelcrf.basis import factor
+from kernelcrf.basis import Landmarks, factor
 from kernelcrf.datasets import make_sequences
 from kernelcrf.kernels import Polynomial
 
@@ -38,7 +38,7 @@ def fitted(data, **parameters):
 
 @pytest.fixture(scope="module")
 def model(data):
-    return fitted(data, pivots="random")
+    return fitted(data, n_components=Landmarks(30, "random"))
 
 
 def own_scores(model, x):
@@ -67,8 +67,8 @@ def check(model, x, tolerance):
     "parameters",
     [
         {"kernel": "linear"},
-        {"pivots": "random"},
-        {"pivots": "lloyd"},
+        {"n_components": Landmarks(30, "random")},
+        {"n_components": Landmarks(30, "lloyd")},
         {"kernel": Polynomial(degree=2)},
         {"n_components": "auto", "label_kernel": "centred", "decoding": "marginal"},
     ],
@@ -77,10 +77,13 @@ def test_contributions_sum_to_the_score(data, parameters):
     check(fitted(data, **parameters), data.X[0], 1e-8)
 
 
-@pytest.mark.parametrize("parameters", [{"kernel": "linear"}, {"pivots": "random"}, {"pivots": "lloyd"}])
+@pytest.mark.parametrize(
+    "parameters",
+    [{"kernel": "linear"}, {"n_components": Landmarks(30, "random")}, {"n_components": Landmarks(30, "lloyd")}],
+)
 def test_contributions_sum_to_the_score_in_single_precision(data, parameters):
     X = [x.astype(np.float32) for x in data.X]
-    check(ChainCRF(C=10.0, n_components=30, random_state=0, **parameters).fit(X, data.y), X[0], 1e-4)
+    check(ChainCRF(**{"C": 10.0, "n_components": 30, "random_state": 0, **parameters}).fit(X, data.y), X[0], 1e-4)
 
 
 def test_features_of_dicts_have_their_names(dicts):
@@ -164,7 +167,7 @@ def test_equal_inputs_count_once_and_empty_sequences_keep_their_numbers():
 @pytest.mark.parametrize("rule", ["lloyd", "kmeans"])
 def test_centres_have_the_place_of_the_nearest_input(data, rule, monkeypatch):
     monkeypatch.setattr(factor, "ROWS", 50)
-    model = fitted(data, pivots=rule)
+    model = fitted(data, n_components=Landmarks(30, rule))
     flat = np.concatenate(data.X)
     assert len(flat) > 100
     nearest = np.square(flat[:, None] - model.landmarks_).sum(axis=2).argmin(axis=0)
@@ -173,7 +176,7 @@ def test_centres_have_the_place_of_the_nearest_input(data, rule, monkeypatch):
 
 
 def test_a_warm_start_points_into_the_data_of_the_last_fit(data):
-    model = fitted(data, pivots="random", warm_start=True)
+    model = fitted(data, n_components=Landmarks(30, "random"), warm_start=True)
     model.fit(data.X[::-1], data.y[::-1])
     for (i, t), landmark in zip(model.landmark_positions_, model.landmarks_, strict=True):
         np.testing.assert_array_equal(data.X[::-1][i][t], landmark)
@@ -253,7 +256,7 @@ def test_a_feature_of_a_dict_is_compared_with_its_absence(dicts):
 
 @pytest.mark.parametrize("kernel", ["rbf", "poly"])
 def test_the_nearest_landmarks_are_the_most_similar(data, kernel):
-    model = fitted(data, kernel=kernel, pivots="random")
+    model = fitted(data, kernel=kernel, n_components=Landmarks(30, "random"))
     found, B = model.explain(data.X[0], 1, n_terms=4), model.landmarks_
     k, x = model.kernel_.gram, data.X[0][1:2]
     alike = k(x, B)[0] / np.sqrt(k(x, x)[0, 0] * np.diag(k(B, B)))

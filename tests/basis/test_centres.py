@@ -59,7 +59,7 @@ def test_a_sample_serves_as_well_as_all_rows():
 
 @pytest.mark.parametrize("rule", ["kmeans", "lloyd"])
 def test_where_means_make_no_sense_the_rule_says_so(rule):
-    with pytest.raises(TypeError, match=rf"X is sparse, but pivots='{rule}' computes means.*: pass pivots='random'"):
+    with pytest.raises(TypeError, match=rf"X is sparse, but the rule '{rule}' computes means.*: use the rule 'random'"):
         choose_basis(KERNELS["rbf"], sp.csr_array(inputs(30)), 3, rule)
-    with pytest.raises(TypeError, match=rf"callable.*pivots='{rule}' computes means.*pass pivots='random'"):
+    with pytest.raises(TypeError, match=rf"callable.*the rule '{rule}' computes means.*use the rule 'random'"):
         choose_basis(KERNELS["callable"], inputs(30), 3, rule)

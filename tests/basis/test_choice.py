@@ -46,7 +46,7 @@ def test_more_atoms_than_inputs_are_all_inputs():
         ({"n_components": None}, r"n_components=None: expected a number of landmarks.*'exact'"),
         (
             {"n_components": 3, "rule": "exact"},
-            "n_components=3, but pivots='exact' makes all 20 distinct inputs landmarks",
+            "n_components=3, but the rule 'exact' makes all 20 distinct inputs landmarks",
         ),
         ({"n_components": 3, "tol": 1.0}, "tol=1.0: expected a finite number >= 0 and below 1; a share of the trace"),
         ({"n_components": 3, "tol": -0.1}, "tol=-0.1: expected .*a share of the trace"),

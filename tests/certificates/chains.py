@@ -255,7 +255,7 @@ class ChainProblem(KernelProblem):
         parameters = self.parameters | others
         if self.edge_kernel is None:
             return parameters
-        own = {name: parameters.pop(name) for name in ("gamma", "n_components", "pivots")}
+        own = {name: parameters.pop(name) for name in ("gamma", "n_components")}
         tokens = Input(parameters.pop("kernel"), **own)
         steps = Input(self.argument(self.edge_kernel), scores="steps", **own)
         return parameters | {"inputs": {"tokens": tokens, "steps": steps}}

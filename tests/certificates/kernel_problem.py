@@ -71,10 +71,9 @@ class KernelProblem(Problem):
     @property
     def earlier_value(self):
         """Return the value that the changed parameter has in the earlier fit."""
-        n = self.parameters["n_components"]
         return {
             "gamma": 3 * self.gamma_number,
-            "n_components": 3 if n is None else None,
+            "n_components": self.landmarks(3 if self.n_components == "all" else None),
             "random_state": 1,
             "kernel": self.other_kernel,
             "fit_intercept": not self.fit_intercept,
@@ -133,8 +132,7 @@ class KernelProblem(Problem):
             "kernel": self.argument(self.kernel),
             "gamma": self.gamma_number if self.gamma == "number" else self.gamma,
             "C": "evidence" if self.by_evidence else self.C,
-            "n_components": {"all": None, "auto": "auto", "some": self.n_landmarks}[self.n_components],
-            "pivots": self.pivots,
+            "n_components": self.landmarks({"all": None, "auto": "auto", "some": self.n_landmarks}[self.n_components]),
             "label_kernel": self.label_gram if self.label_kernel == "matrix" else self.label_kernel,
             "laplace": self.laplace,
             "warm_start": self.warm_start is not None,

@@ -61,8 +61,7 @@ class NetworkProblem(Problem):
             "C": self.C,
             "C_label": self.C_label,
             "edge_kernel": self.argument(self.edge_kernel),
-            "n_components": self.n_landmarks if self.n_components == "some" else None,
-            "pivots": self.pivots,
+            "n_components": self.landmarks(self.n_landmarks if self.n_components == "some" else None),
             "laplace": self.laplace,
         } | self.solver_parameters
 

@@ -5,6 +5,7 @@ import numpy as np
 from certificates import kernels
 from certificates.dice import Dice
 from certificates.twins import whitened
+from kernelcrf.basis import Landmarks
 from kernelcrf.kernels import Polynomial
 
 
@@ -43,6 +44,10 @@ class Problem:
         self.gamma_number = self.dice.power("gamma value", -2, 1)
         self.degree = self.dice.count("degree", 1, 3)
         self.coef0 = float(pick("coef0", 1.0, 0.0, 2.0))
+
+    def landmarks(self, n):
+        """Return `n_components` for a number of landmarks and the rule of the problem."""
+        return n if self.pivots == "auto" else Landmarks(n, self.pivots)
 
     def argument(self, kernel):
         """Return what a user passes as a kernel."""

@@ -19,6 +19,7 @@ import kernelcrf
 from bases import Farthest
 from clusters import LINEAR, RBF, fast_starts, same
 from kernelcrf import ChainCRF, Input
+from kernelcrf.basis import Landmarks
 from kernelcrf.datasets import make_sequences
 from kernelcrf.distributed import read_parquet, tag_parquet
 from kernelcrf.distributed.cluster import releasing
@@ -116,7 +117,12 @@ def test_without_dask_it_is_said_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize(
     "settings",
-    [LINEAR, RBF, {**RBF, "pivots": "random", "solver": "newton-cg"}, {**RBF, "pivots": Farthest(), "laplace": True}],
+    [
+        LINEAR,
+        RBF,
+        {**RBF, "n_components": Landmarks(25, "random"), "solver": "newton-cg"},
+        {**RBF, "n_components": Landmarks(25, Farthest()), "laplace": True},
+    ],
 )
 def test_a_fit_is_that_of_one_machine(engine, vectors, settings):
     same(ChainCRF(**settings, engine=engine).fit(*vectors), ChainCRF(**settings).fit(*vectors), vectors[0])

@@ -9,6 +9,7 @@ from sklearn.base import clone
 from chain_fits import of_tokens_and_steps
 from clusters import Inline
 from kernelcrf import ChainCRF
+from kernelcrf.basis import Landmarks
 from kernelcrf.distributed.sources import RawSequences, SequenceSources, _read_frame, split_evenly
 from kernelcrf.distributed.training_data import read_parts
 from kernelcrf.kernels import Polynomial
@@ -56,7 +57,7 @@ def agree(model, X, y, **fit):
         {"class_weight": {"V": 3.0}},
         {"classes": ["D", "N", "V", "P", "X"]},
         {"constraints": [(a, b) for a in "DNVP" for b in "DNVP"]},
-        {"kernel": "rbf", "n_components": 6, "random_state": 0, "pivots": "random"},
+        {"kernel": "rbf", "n_components": Landmarks(6, "random"), "random_state": 0},
     ],
 )
 def test_feature_dicts(text, settings):

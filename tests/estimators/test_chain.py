@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from chain_fits import of_tokens_and_steps
 from kernelcrf import ChainCRF, KernelClassifier
+from kernelcrf.basis import Landmarks
 from kernelcrf.datasets import make_sequences
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.metrics import flat_accuracy, get_scorer
@@ -128,29 +129,25 @@ def test_it_is_a_scikit_learn_estimator(train):
     base = ChainCRF(n_components=40, random_state=0, C=1.0)
     scores = cross_val_score(base, X, y, cv=KFold(3))
     assert scores.min() > 0.8
-    other = clone(base).set_params(kernel="poly", degree=2)
-    assert other.get_params()["degree"] == 2
+    other = clone(base).set_params(kernel="poly", gamma=2.0)
+    assert other.get_params()["gamma"] == 2.0
     assert base.kernel == "auto"
 
 
 def test_kernels_of_gaussian_processes_and_callables_work(train, test):
     by_object = ChainCRF(ConstantKernel(1.0) * RBF(1.0), n_components=60, random_state=0, C=1.0).fit(train.X, train.y)
-    by_name = ChainCRF("rbf", gamma=0.5, n_components=60, pivots="random", random_state=0, C=1.0).fit(train.X, train.y)
-    by_call = ChainCRF(
-        lambda A, B: np.exp(-0.5 * ((A[:, None] - B) ** 2).sum(-1)),
-        n_components=60,
-        pivots="random",
-        random_state=0,
-        C=1.0,
-    ).fit(train.X, train.y)
+    by_name = ChainCRF("rbf", gamma=0.5, n_components=Landmarks(60, "random"), random_state=0, C=1.0).fit(
+        train.X, train.y
+    )
+    by_call = ChainCRF(lambda A, B: np.exp(-0.5 * ((A[:, None] - B) ** 2).sum(-1)), **few).fit(train.X, train.y)
     np.testing.assert_allclose(by_call.score(test.X, test.y), by_name.score(test.X, test.y), atol=1e-3)
     assert by_object.score(test.X, test.y) > 0.8
 
 
 def test_gamma_scale_is_that_of_svc(train):
     flat = np.concatenate(train.X)
-    scaled = ChainCRF(n_components=20, random_state=0, pivots="random", C=1.0).fit(train.X, train.y)
-    number = ChainCRF(gamma=1 / (2 * flat.var()), n_components=20, random_state=0, pivots="random", C=1.0).fit(
+    scaled = ChainCRF(n_components=Landmarks(20, "random"), random_state=0, C=1.0).fit(train.X, train.y)
+    number = ChainCRF(gamma=1 / (2 * flat.var()), n_components=Landmarks(20, "random"), random_state=0, C=1.0).fit(
         train.X, train.y
     )
     np.testing.assert_allclose(scaled.coef_, number.coef_, atol=1e-8)

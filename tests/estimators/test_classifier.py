@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from kernelcrf import KernelClassifier
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
+from kernelcrf.kernels import Polynomial
 from kernelcrf.models.base import rng_of
 
 DEFAULT = KernelClassifier(random_state=0)
@@ -27,7 +28,7 @@ SPARSE = {
     [
         DEFAULT,
         KernelClassifier(solver="newton-cg", tol=1e-11, random_state=0),
-        KernelClassifier("poly", degree=2, laplace=True),
+        KernelClassifier(Polynomial(degree=2), laplace=True),
     ],
     expected_failed_checks=lambda estimator: SPARSE if estimator is DEFAULT else {},
 )

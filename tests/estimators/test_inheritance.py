@@ -18,6 +18,7 @@ from kernelcrf import (
     SegmentCRF,
     load,
 )
+from kernelcrf.basis import Landmarks
 from kernelcrf.basis.pivots import Greedy
 from kernelcrf.estimators.parameters import declared_parameters
 from kernelcrf.kernels import Polynomial
@@ -50,7 +51,6 @@ OTHER = {
     "C_label": 0.1,
     "penalty": ElasticNet(0.5),
     "n_components": 4,
-    "pivots": "random",
     "label_kernel": "centred",
     "edge_kernel": "linear",
     "fit_intercept": True,
@@ -218,9 +218,9 @@ def test_an_input_that_is_changed_in_place_is_noticed():
 
 def test_an_object_is_only_equal_to_itself():
     kernel = RBF(1.0)
-    crf = ChainCRF(kernel, C=1.0, n_components=5, random_state=0, warm_start=True, pivots=Greedy())
+    crf = ChainCRF(kernel, C=1.0, n_components=Landmarks(5, Greedy()), random_state=0, warm_start=True)
     crf.fit(SEQUENCES, LABELS)
-    crf.set_params(kernel=RBF(1.0), pivots=Greedy()).fit(SEQUENCES, LABELS)
+    crf.set_params(kernel=RBF(1.0), n_components=Landmarks(5, Greedy())).fit(SEQUENCES, LABELS)
     with pytest.raises(ParameterError, match="kernel="):
         crf.set_params(kernel=RBF(2.0)).fit(SEQUENCES, LABELS)
 

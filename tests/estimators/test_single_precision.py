@@ -7,6 +7,7 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelcrf import ChainCRF, Input, KernelClassifier, load
+from kernelcrf.basis import Landmarks
 from kernelcrf.datasets import make_sequences
 
 ROUNDING = 1e-5
@@ -30,10 +31,10 @@ def truth(sequences):
     "settings",
     [
         {"n_components": "auto", "tol": 1e-2},
-        {"n_components": "auto", "pivots": "uniform", "tol": 1e-2},
-        {"n_components": "auto", "pivots": "random", "tol": 1e-2},
-        {"n_components": 256, "pivots": "uniform", "tol": 1e-4},
-        {"n_components": 128, "pivots": "greedy", "tol": 1e-3},
+        {"n_components": Landmarks("auto", "uniform"), "tol": 1e-2},
+        {"n_components": Landmarks("auto", "random"), "tol": 1e-2},
+        {"n_components": Landmarks(256, "uniform"), "tol": 1e-4},
+        {"n_components": Landmarks(128, "greedy"), "tol": 1e-3},
         {"n_components": None, "tol": 1e-4},
     ],
     ids=str,
@@ -49,7 +50,7 @@ def test_no_objective_is_below_the_kernels_own_minimum(sequences, truth, setting
 # In float32 a fit to 7e-5 may end stalled, and says so; what it claims must hold all the same.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_loaded_model_goes_on_within_the_kernels_own_problem(sequences, truth, tmp_path):
-    crf = ChainCRF("rbf", gamma=5.0, C=100.0, n_components=200, pivots="uniform", random_state=0).fit(*sequences)
+    crf = ChainCRF("rbf", gamma=5.0, C=100.0, n_components=Landmarks(200, "uniform"), random_state=0).fit(*sequences)
     crf.save(tmp_path / "model.kcrf")
     loaded = load(tmp_path / "model.kcrf").set_params(warm_start=True, tol=7e-5).fit(*sequences)
     assert loaded.certificate_.objective >= truth.lower_bound * (1 - ROUNDING)

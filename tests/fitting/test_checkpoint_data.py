@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from chain_fits import of_tokens_and_steps
 from clusters import Inline
 from kernelcrf import ChainCRF
+from kernelcrf.basis import Landmarks
 from kernelcrf.fitting.checkpoints import Checkpoint
 from kernelcrf.fitting.digest import digest_words
 from model_files import rewritten
@@ -66,7 +67,7 @@ CHANGES = {
     "kernel ": lambda X, y: ({"gamma": 0.6}, (X, y), {}),
     "terms ": lambda X, y: (WITH_STEPS, (X, y), {}),
     "label_kernel": lambda X, y: ({"label_kernel": np.eye(3) + 0.1}, (X, y), {}),
-    "pivots ": lambda X, y: ({"pivots": "random"}, (X, y), {}),
+    "pivots ": lambda X, y: ({"n_components": Landmarks(SETTINGS["n_components"], "random")}, (X, y), {}),
     "n_components ": lambda X, y: ({"n_components": 16}, (X, y), {}),
     "n_labels ": lambda X, y: ({"classes": ["B", "I", "O", "X"]}, (X, y), {}),
 }
@@ -121,7 +122,7 @@ def test_a_bound_that_a_file_claims_is_not_believed(data, path):
 @pytest.mark.parametrize("kind", ["dense", "sparse", "sets"])
 def test_a_cluster_of_any_size_has_the_digest_of_one_machine(data, kind, tmp_path):
     X, y = data
-    settings = {**SETTINGS, "pivots": "random"}
+    settings = {**SETTINGS, "n_components": Landmarks(SETTINGS["n_components"], "random")}
     if kind == "sparse":
         X, settings = [sp.csr_array(np.round(x)) for x in X], {"kernel": "linear", "tol": 1e-8, "solver": "lbfgs"}
     if kind == "sets":

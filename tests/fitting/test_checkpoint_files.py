@@ -6,13 +6,14 @@ import scipy.sparse as sp
 
 from chain_fits import of_tokens_and_steps
 from kernelcrf import ChainCRF
+from kernelcrf.basis import Landmarks
 from kernelcrf.datasets import make_sequences
 from kernelcrf.persistence import ModelFileError
 from model_files import damaged, rewritten
 
 SETTINGS = {
     "dense": {"inputs": of_tokens_and_steps(gamma=0.5, n_components=8), "random_state": 0},
-    "sparse": {"kernel": "rbf", "gamma": 0.5, "n_components": 8, "pivots": "random", "random_state": 0},
+    "sparse": {"kernel": "rbf", "gamma": 0.5, "n_components": Landmarks(8, "random"), "random_state": 0},
     "linear": {"kernel": "linear", "solver": "lbfgs"},
 }
 

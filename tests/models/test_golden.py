@@ -10,6 +10,7 @@ from safetensors.numpy import save_file
 
 import kernelcrf
 from golden_models import FOLDER, KINDS, STEPS, answers, inputs
+from kernelcrf.basis import Landmarks
 from kernelcrf.formats import Templates
 from kernelcrf.kernels import Polynomial
 from kernelcrf.kernels.named_kernels import NAMED
@@ -92,6 +93,12 @@ def test_a_file_of_0_1_with_another_degree_has_a_polynomial(version, tmp_path):
     crf.set_params(warm_start=True).fit(X, KINDS["poly"][2])
     assert crf.n_iter_ <= 1
     assert kernelcrf.load(FOLDER / version / "polynomial.kcrf").kernel == "polynomial"
+
+
+@pytest.mark.parametrize(("n", "pivots"), [(6, "greedy"), (None, "exact"), ("auto", "uniform")])
+def test_a_file_of_0_1_says_by_which_rule_landmarks_were_chosen(n, pivots, tmp_path):
+    crf = load_with({"n_components": n, "pivots": pivots}, tmp_path / "m")
+    assert crf.n_components == Landmarks(n, pivots)
 
 
 def load_with(parameters, path):

@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from clusters import Inline
 from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF
+from kernelcrf.basis import Landmarks
 from kernelcrf.datasets import make_sequences
 
 DATA = make_sequences(14, random_state=3)
@@ -18,7 +19,7 @@ ROWS, LABELS = np.concatenate(X)[:60], np.concatenate(Y)[:60]
 FAR = np.full((3, X[0].shape[1]), 40.0)
 
 CHAINS = {
-    "dense": (ChainCRF(n_components=8, random_state=0, pivots="greedy", C=1.0), X),
+    "dense": (ChainCRF(n_components=Landmarks(8, "greedy"), random_state=0, C=1.0), X),
     "balanced": (ChainCRF(n_components=8, random_state=0, class_weight="balanced", C=1.0), X),
     "dicts": (ChainCRF("rbf", n_components=8, random_state=0, C=1.0), WORDS),
     "linear": (ChainCRF("linear", class_weight="balanced", C=1.0), WORDS),

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelcrf import ChainCRF, GraphCRF, Input, KernelClassifier, MarkovNetwork, MultiLabelCRF
+from kernelcrf.basis import Landmarks
 from kernelcrf.kernels.inputs import InputKernel
 from studies.common import Trial
 from trials import cases
@@ -207,7 +208,7 @@ def landmarks() -> Iterator[Trial]:
             for n in (1, 3, 1000):
                 said = probe(
                     lambda rule=rule, n=n: ChainCRF(
-                        pivots=rule, n_components=n, random_state=0, gamma=1.0, max_iter=50, C=1.0
+                        n_components=Landmarks(n, rule), random_state=0, gamma=1.0, max_iter=50, C=1.0
                     ),
                     *cases.CASES[name](),
                 )

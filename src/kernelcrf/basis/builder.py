@@ -261,7 +261,7 @@ class BasisBuilder(Rows):
 
 
 class Rule(Protocol):
-    """An object that chooses landmarks; pass it to an estimator as the parameter `pivots`."""
+    """An object that chooses landmarks; pass it to an estimator in `n_components=Landmarks(n, rule)`."""
 
     def grow(self, builder: BasisBuilder, rng: np.random.Generator) -> Iterator[int]:
         """Append landmarks by `builder` in batches, and yield the number of new landmarks after each batch."""

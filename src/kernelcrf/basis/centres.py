@@ -139,10 +139,11 @@ def _lloyd_step(X: Array, centres: Array, fixed: Array, engine: LocalEngine) -> 
 def _check_points(builder: BasisBuilder, name: str) -> None:
     if is_sparse(builder.landmarks):
         raise TypeError(
-            f"X is sparse, but pivots={name!r} computes means of inputs: pass pivots='random', or the dense X.toarray()"
+            f"X is sparse, but the rule {name!r} computes means of inputs: use the rule 'random', or pass the dense "
+            "X.toarray()"
         )
     if not builder.kernel.is_vectorial:
         raise TypeError(
-            f"the kernel is a callable, but pivots={name!r} computes means of inputs, which the kernel may not accept: "
-            "pass pivots='random'"
+            f"the kernel is a callable, but the rule {name!r} computes means of inputs, which the kernel may not "
+            "accept: use the rule 'random'"
         )

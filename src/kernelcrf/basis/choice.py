@@ -88,13 +88,13 @@ def capacity_for(n_components: int | None, U: int, rule: Rule, start: Basis | No
     if n_components is None:
         if not isinstance(rule, AllInputs):
             raise ValueError(
-                f"n_components=None: expected a number of landmarks for pivots={rule!r}. Only 'exact' accepts None"
+                f"n_components=None: expected a number of landmarks for the rule {rule!r}. Only 'exact' accepts None"
             )
         n_components = U
     if isinstance(rule, AllInputs) and n_components < U:
         raise ValueError(
-            f"n_components={n_components!r}, but pivots='exact' makes all {U} distinct inputs landmarks: pass "
-            "n_components=None, or choose another rule, such as pivots='lloyd'"
+            f"n_components={n_components!r}, but the rule 'exact' makes all {U} distinct inputs landmarks: pass "
+            "n_components=None, or choose another rule, such as 'lloyd'"
         )
     if start is not None and n_components < start.n:
         raise ValueError(

@@ -20,6 +20,7 @@ import typer
 from kernelcrf import ChainCRF, Input, load
 from kernelcrf.answers.summary import CHOICE_OF_C, describe_C, summarise, text_of
 from kernelcrf.arrays import UserData, is_sparse
+from kernelcrf.basis.landmarks import landmarks_from_config
 from kernelcrf.cli.files import (
     SEPARATOR,
     check_apart,
@@ -57,6 +58,7 @@ SEARCH_TOL, SEARCH_ITERATIONS = 1e-3, 30
 OBJECTS: dict[str, Callable[[dict[str, Any]], object]] = {
     "C": C_from_config,
     "kernel": lambda config: Polynomial(**config),
+    "n_components": landmarks_from_config,
     "penalty": lambda config: penalty_from_config({"penalty": config}),
     "solver": solver_from_config,
 }
@@ -331,7 +333,8 @@ def _read_inputs(setting: str, given: object) -> dict[str, Input]:
         inputs = {str(name): _read_input(one) for name, one in given.items()}  # type: ignore[attr-defined]
     except (AttributeError, TypeError, ValueError):
         raise typer.BadParameter(
-            f'--set {setting}: expected inputs such as {{"tokens": "rbf", "steps": {{"kernel": "rbf", "scores": "steps"}}}}'
+            f"--set {setting}: expected inputs such as "
+            '{"tokens": "rbf", "steps": {"kernel": "rbf", "scores": "steps"}}'
         ) from None
     return inputs
 

@@ -22,13 +22,12 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from kernelcrf.arrays import Array, Arrays, Config, Inputs
-from kernelcrf.basis.choice import PIVOTS
+from kernelcrf.basis.landmarks import N_COMPONENTS, NumberOrLandmarks, number_and_rule
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.inheritance import check_warm_start, specify
 from kernelcrf.estimators.parameters import (
     GAMMA,
-    N_COMPONENTS,
     PENALTY,
     STORED_DTYPE,
     check_values,
@@ -361,20 +360,23 @@ class InputEstimator(Estimator[Model]):
     """Base class of estimators whose samples have inputs; adds the parameters of the input kernel."""
 
     gamma: Annotated[float | str, GAMMA] = "scale"
-    n_components: Annotated[int | str | None, N_COMPONENTS] = 500
-    pivots: Annotated[Any, PIVOTS] = "auto"
+    n_components: Annotated[NumberOrLandmarks, N_COMPONENTS] = 500
     penalty: Annotated[Penalty | None, PENALTY] = None
 
     landmarks_ = Fitted[Inputs | None]("landmarks")
 
     @property
     def _searches(self) -> dict[str, bool]:
-        return super()._searches | {"n_components": isinstance(self.n_components, str)}
+        return super()._searches | {"n_components": self._adds_landmarks}
+
+    @property
+    def _adds_landmarks(self) -> bool:
+        """Return whether landmarks are added until the gap is at most `tol`."""
+        return number_and_rule(self.n_components)[0] == AUTO
 
     def _settings(self, seed: int) -> Settings:
-        given = self.n_components
-        n_components = given if given is None or isinstance(given, str) else int(given)
-        return replace(super()._settings(seed), n_components=n_components, rule=self.pivots)
+        n_components, rule = number_and_rule(self.n_components)
+        return replace(super()._settings(seed), n_components=n_components, rule=rule)
 
     def _check_combinations(self) -> None:
         super()._check_combinations()

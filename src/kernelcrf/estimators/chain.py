@@ -18,6 +18,7 @@ from typing import Annotated, Any, Self
 
 from kernelcrf.answers.leave_one_out import predict_left_out
 from kernelcrf.arrays import Floats, UserData
+from kernelcrf.basis.landmarks import AUTO, number_and_rule
 from kernelcrf.decoding import DecodingRule, rules_for
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
@@ -64,7 +65,7 @@ def _is_mapping_of_inputs(value: Any) -> bool:
 
 INPUTS = either(Constraint("a dict from names to kernels or kernelcrf.Input", _is_mapping_of_inputs), nothing)
 # Parameters that belong to one input, and are set for each of several inputs.
-OF_ONE_INPUT = ("kernel", "gamma", "n_components", "pivots")
+OF_ONE_INPUT = ("kernel", "gamma", "n_components")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -88,8 +89,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     gamma : "scale", "auto" or float, default="scale"
         Coefficient of the kernel, as in sklearn.svm.SVC.
     inputs : None or dict from names to kernels or kernelcrf.Input, default=None
-        Several inputs, each with its own kernel, landmarks and C, which replace `kernel`, `gamma`,
-        `n_components` and `pivots`. A kernel stands for Input(kernel). If each sequence is a dict, an input uses the
+        Several inputs, each with its own kernel, landmarks and C, which replace `kernel`, `gamma` and
+        `n_components`. A kernel stands for Input(kernel). If each sequence is a dict, an input uses the
         entry with its own name, or the entry named by `Input.of`. Otherwise every input uses the whole sequence.
         `Input.columns` selects columns. {"tokens": "rbf", "steps": Input("rbf", scores="steps")} makes the scores of
         transitions depend on tokens, too.
@@ -108,12 +109,10 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     penalty : None or a penalty of kernelcrf.penalties, default=None
         A penalty that is added to that of `C`, and makes weights zero. `ElasticNet(l1)` is the L1 penalty of all
         weights, as CRFsuite's c1; it needs linear kernels. `GroupLasso(l1)` leaves out features, landmarks or inputs.
-    n_components : int, None or "auto", default=500
+    n_components : int, None, "auto" or Landmarks(n, pivots), default=500
         Number of landmarks. None uses every distinct token. "auto" adds landmarks, and stops when it is proved that
         further landmarks would lower the objective by at most the fraction `tol`.
-    pivots : str or rule of kernelcrf.basis, default="auto"
-        The rule that chooses the landmarks: "greedy", "random", "uniform", "kmeans" or "lloyd". "auto" is "lloyd" for
-        arrays and smooth kernels such as "rbf", and "random" otherwise.
+        `kernelcrf.basis.Landmarks(500, "greedy")` chooses them by another rule than the default.
     label_kernel : "delta", "centred" or (L, L) array, default="delta"
         How similar labels are. With "delta", each label has its own weights. "centred" removes the mean score of all
         labels, which does not change probabilities. A positive semi-definite matrix of similarities lets similar labels
@@ -532,12 +531,12 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         return self._kernels(reader.n_features, reader.is_sparse(TOKENS), partial(by_scale, TOKENS))
 
     def _settings(self, seed: int) -> Settings:
-        own = {OF_INPUT + name: (one.n_components, one.pivots) for name, one in self._named_inputs.items()}
+        own = {OF_INPUT + name: number_and_rule(one.n_components) for name, one in self._named_inputs.items()}
         return replace(super()._settings(seed), of_terms=own)
 
     @property
     def _searches(self) -> dict[str, bool]:
-        adding = any(isinstance(one.n_components, str) for one in self._named_inputs.values())
+        adding = any(number_and_rule(one.n_components)[0] == AUTO for one in self._named_inputs.values())
         return super()._searches | {"inputs": adding}
 
     def _expected_features(self) -> dict[bool, int]:

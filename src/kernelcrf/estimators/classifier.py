@@ -79,7 +79,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         Start from the kernel, landmarks and weights of the previous fit, as in ChainCRF. The classes must be the same.
     random_state : int, RandomState or None, default=None
         Seed for the choice of landmarks, and for random starting points of the search for a kernel.
-    n_components, pivots, certify_full : as in ChainCRF
+    n_components, certify_full : as in ChainCRF
         With rows in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
     penalty, solver, tol, max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.

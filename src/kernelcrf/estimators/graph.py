@@ -115,7 +115,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         Start from the kernels, landmarks and weights of the previous fit, as in ChainCRF.
     random_state : int, RandomState or None, default=None
         Seed for the landmarks, for Gibbs sampling and, if labels are missing, for the starting point of the fit.
-    n_components, pivots, certify_full : as in ChainCRF
+    n_components, certify_full : as in ChainCRF
         With nodes in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
     penalty, tol, max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.

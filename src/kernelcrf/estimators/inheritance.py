@@ -54,7 +54,6 @@ FREE = frozenset(
 # With a prior, the landmarks and the labels of the earlier model are kept and others may be added.
 FREE_WITH_PRIOR = FREE | {
     "n_components",
-    "pivots",
     "random_state",
     "optimize_kernel",
     "classes",
@@ -67,7 +66,6 @@ AS_IN_PRIOR = {"kernel": ("auto",), "gamma": ("scale", "auto"), "hash_features":
 OF_LANDMARKS = (
     "gamma",
     "n_components",
-    "pivots",
     "random_state",
     "optimize_kernel",
 )

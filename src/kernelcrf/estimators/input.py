@@ -8,8 +8,14 @@ from functools import partial
 from typing import Annotated, Any
 
 from kernelcrf.arrays import Config
-from kernelcrf.basis.choice import PIVOTS
-from kernelcrf.estimators.parameters import GAMMA, N_COMPONENTS, ValidatedEstimator, declared_parameters
+from kernelcrf.basis.landmarks import (
+    N_COMPONENTS,
+    NumberOrLandmarks,
+    landmarks_from_config,
+    landmarks_to_config,
+    number_and_rule,
+)
+from kernelcrf.estimators.parameters import GAMMA, ValidatedEstimator, declared_parameters
 from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.kernel import kernel_parameter
@@ -39,10 +45,8 @@ class Input(ValidatedEstimator):
         for arrays and data frames.
     gamma : "scale", "auto" or float, default="scale"
         Coefficient of the kernel, as in sklearn.svm.SVC. "scale" uses the variance of this input.
-    n_components : int, None or "auto", default=500
+    n_components : int, None, "auto" or Landmarks(n, pivots), default=500
         Number of landmarks of this input, as in ChainCRF.
-    pivots : str or rule of kernelcrf.basis, default="auto"
-        The rule that chooses the landmarks, as in ChainCRF.
     C : float or None, default=None
         Prior variance of the weights of this input. None uses the C of the ChainCRF; if that is "auto" or "evidence",
         `fit` chooses a separate C for this input.
@@ -77,8 +81,7 @@ class Input(ValidatedEstimator):
     kernel: Annotated[Any, KERNEL_OR_AUTO] = "auto"
     _: KW_ONLY
     gamma: Annotated[float | str, GAMMA] = "scale"
-    n_components: Annotated[int | str | None, N_COMPONENTS] = 500
-    pivots: Annotated[Any, PIVOTS] = "auto"
+    n_components: Annotated[NumberOrLandmarks, N_COMPONENTS] = 500
     C: Annotated[float | None, either(*PRIOR_VARIANCE.constraints, nothing)] = None
     of: Annotated[str | None, ENTRY] = None
     columns: Annotated[Any, COLUMNS] = None
@@ -112,8 +115,8 @@ class Input(ValidatedEstimator):
         """Return the likely number of kernel features of a token, without those of the linear kernel."""
         if InputKernel(resolve_kernel(self.kernel, sparse)).is_linear:
             return 0
-        given = self.n_components
-        return LIKELY_LANDMARKS if given is None or isinstance(given, str) else int(given)
+        n = number_and_rule(self.n_components)[0]
+        return n if isinstance(n, int) else LIKELY_LANDMARKS
 
     def to_config(self) -> Config:
         """Return the parameters as a dict for JSON; a kernel that is no string becomes None."""
@@ -124,6 +127,7 @@ class Input(ValidatedEstimator):
         elif is_listed(columns):
             config["columns"] = [plain(column, "columns") for column in columns]
         config["kernel"] = self.kernel if isinstance(self.kernel, str) else None
+        config["n_components"] = landmarks_to_config(self.n_components)
         return {parameter: plain(value, parameter) for parameter, value in config.items()}
 
     @classmethod
@@ -134,4 +138,5 @@ class Input(ValidatedEstimator):
             config["columns"] = slice(*config["columns"]["slice"])
         if config["kernel"] is None:
             config["kernel"] = kernel.kernel
+        config["n_components"] = landmarks_from_config(config["n_components"])
         return cls(**config)

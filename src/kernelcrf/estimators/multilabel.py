@@ -79,7 +79,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         One of the solvers of ChainCRF, except "dual", or `Restarts`. "auto" is "lbfgs".
     warm_start : bool, default=False
         Start from the kernels, landmarks and weights of the previous fit, as in ChainCRF.
-    n_components, pivots, certify_full : as in ChainCRF
+    n_components, certify_full : as in ChainCRF
         With rows in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
     tol, max_iter, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.

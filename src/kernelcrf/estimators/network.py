@@ -37,6 +37,11 @@ class NetworkEstimator(Estimator[Model]):
     search_ = Fitted[Search | None]("search")
 
     @property
+    def _adds_landmarks(self) -> bool:
+        """Return whether landmarks are added until the gap is at most `tol`."""
+        return False
+
+    @property
     def _is_learned(self) -> bool:
         """Return whether a structure search chooses the cliques of the model."""
         structure = getattr(self, self._structure)
@@ -49,7 +54,7 @@ class NetworkEstimator(Estimator[Model]):
     def _check_combinations(self) -> None:
         super()._check_combinations()
         advice = "a structure search needs a fixed number of landmarks; pass n_components as a number"
-        if isinstance(getattr(self, "n_components", None), str):
+        if self._adds_landmarks:
             self._exclude("n_components", {self._structure: self._is_learned}, advice)
 
     def _train_network(

@@ -29,7 +29,6 @@ from kernelcrf.validation import (
     nothing,
     one_of,
     real,
-    whole,
 )
 
 
@@ -114,7 +113,6 @@ def _least_count(given: str | float) -> float | None:
 
 
 GAMMA = either(one_of("scale", "auto"), *POSITIVE.constraints)
-N_COMPONENTS = either(whole(least=1), nothing, one_of("auto"), advice="None uses every distinct input")
 POSTERIOR = either(one_of("map", "laplace"))
 DRAWS = {"n_samples": either(SIZE, nothing), "random_state": SEED}
 OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0, most=1e12), advice="0 uses the mode only")}

@@ -78,8 +78,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         Whether the first and the last token of a segment have additional scores. These are functions of the inputs of
         these two tokens, besides the function that scores every token.
     segment_kernel : None, str, callable or kernel of sklearn.gaussian_process, default=None
-        Kernel of the inputs of whole segments; None means that segments have no inputs. `gamma`,
-        `n_components` and `pivots` apply to this kernel, too. All possible segments of up to `max_duration` tokens have
+        Kernel of the inputs of whole segments; None means that segments have no inputs. `gamma` and
+        `n_components` apply to this kernel, too. All possible segments of up to `max_duration` tokens have
         an input, so that memory and time grow with `max_duration`. The input of a longer segment is that of its first
         `max_duration` tokens.
     pooling : "mean", "max", "ends" or callable, default="mean"
@@ -88,7 +88,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         f(x, start, end), where x is a sequence of X. `start` is the index of the first token, and `end` is the index of
         the token after the last one. The function returns a feature dict, a list of feature names, or a vector. Other
         values than "mean" need a `segment_kernel`.
-    C, n_components, pivots, fit_intercept : as in ChainCRF
+    C, n_components, fit_intercept : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.
     label_kernel : "delta", "centred" or (L, L) array, default="delta"
         How similar labels are, as in ChainCRF. It applies to the function that scores every token, and to the

@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.arrays import Arrays, Config
+from kernelcrf.basis.landmarks import landmarks_from_config, landmarks_to_config
 from kernelcrf.decoding import rule_from_config, rule_to_config
 from kernelcrf.estimators.input import Input
 from kernelcrf.estimators.parameters import weights_of_crfsuite
@@ -57,6 +58,8 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
         parameters["max_iter"] = parameters["max_iter"].to_config()
     parameters["C"] = C_to_config(parameters["C"])
     parameters["solver"] = solver_to_config(parameters["solver"])
+    if "n_components" in parameters:
+        parameters["n_components"] = landmarks_to_config(parameters["n_components"])
     weights = parameters.get("class_weight")
     if isinstance(weights, dict):
         parameters["class_weight"] = [[label_to_json(label), weight] for label, weight in weights.items()]
@@ -138,6 +141,8 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
         }
     if "C" in parameters:
         parameters["C"] = C_from_config(parameters["C"])
+    if "n_components" in parameters:
+        parameters["n_components"] = landmarks_from_config(parameters["n_components"])
     if "solver" in parameters:
         parameters["solver"] = solver_from_config(parameters["solver"])
     if "decoding" in parameters:

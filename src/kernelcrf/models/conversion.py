@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from kernelcrf.arrays import Arrays, Config
+from kernelcrf.basis.landmarks import AUTO, Landmarks, landmarks_to_config
 from kernelcrf.certificate import ROUNDING
 from kernelcrf.fitting.graphs import COVERS
 from kernelcrf.kernels.inputs import InputKernel, polynomial_of_0_1
@@ -41,7 +42,7 @@ from kernelcrf.validation import shown
 # The term of transitions that depend on inputs, in files that have a parameter `edge_kernel`.
 STEP_TERM = "steps"
 # The parameters that belong to each input.
-OF_ONE_INPUT = ("gamma", "n_components", "pivots")
+OF_ONE_INPUT = ("gamma", "n_components")
 # The parameters that set kernels, to which `degree` and `coef0` belonged.
 KERNELS = ("kernel", "edge_kernel", "segment_kernel")
 # The entry of the feature map of a term in files of versions 1 and 2; other terms have the entry "<term>__map".
@@ -56,7 +57,7 @@ def convert_content(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
     config, arrays : the JSON object and the arrays of one estimator; the last step of a pipeline is one.
     """
     config, arrays = _convert_form(config, arrays)
-    config = {**config, "parameters": _convert_parameters(config["parameters"], lambda kernel: None)}
+    config = {**config, "parameters": _convert_parameters(config["parameters"], _stored)}
     if "specification" in config:
         config["specification"] = _convert_parameters(config["specification"], repr)
     if config["estimator"] == "ChainCRF":
@@ -169,11 +170,15 @@ def _convert_edge_kernel(values: Config, *, has_steps: bool) -> Config:
     return values
 
 
-def _convert_parameters(values: Config, shown: Callable[[Polynomial], str | None]) -> Config:
+def _stored(value: Polynomial | Landmarks) -> Config | None:
+    """Return an object as the parameters in a file have it; None for kernels, which the model has."""
+    return None if isinstance(value, Polynomial) else dict(landmarks_to_config(value))
+
+
+def _convert_parameters(values: Config, shown: Callable[[Polynomial | Landmarks], Any]) -> Config:
     """Return parameters under the names that they have now.
 
-    shown : a function that returns how a file has a kernel object: None among parameters, because the model has it, and
-        as text in a specification.
+    shown : a function that returns how a file has an object: `_stored` for parameters, and `repr` for a specification.
     """
     values = dict(values)
     prefixes = {"", *(name.removesuffix("kernel") for name in values if name.startswith(OF_INPUT))}
@@ -183,6 +188,8 @@ def _convert_parameters(values: Config, shown: Callable[[Polynomial], str | None
             if isinstance(kernel := values.get(name), str):
                 kernel = polynomial_of_0_1(kernel, form)
                 values[name] = shown(kernel) if isinstance(kernel, Polynomial) else kernel
+        if (pivots := values.pop(f"{prefix}pivots", AUTO)) != AUTO:
+            values[f"{prefix}n_components"] = shown(Landmarks(values.get(f"{prefix}n_components", 500), pivots))
     if isinstance(inputs := values.get("inputs"), dict):
         values["inputs"] = {name: _convert_parameters(one, shown) for name, one in inputs.items()}
     return values
