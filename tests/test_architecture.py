@@ -1,6 +1,7 @@
 """The house holds together: no circle of imports between files, and the layers that the documentation names."""
 
 import ast
+import inspect
 import re
 import tomllib
 from pathlib import Path
@@ -33,6 +34,11 @@ def test_no_files_import_each_other_in_a_circle():
     )
     circles = [circle for circle in nx.strongly_connected_components(imports) if len(circle) > 1]
     assert [sorted(circle) for circle in circles] == []
+
+
+def test_the_parameters_of_a_chain_fit_on_one_screen():
+    """Options of a rule are fields of the rule's object, such as Landmarks(n, pivots), and not parameters."""
+    assert len(inspect.signature(kernelcrf.ChainCRF).parameters) <= 26
 
 
 def test_the_table_of_the_house_has_the_layers_that_are_checked():

@@ -6,7 +6,7 @@ over the five splits. The inputs are the authors' binary features. kernelcrf is 
 
     linear       the linear kernel. `power` scales the column of a feature that occurs n times in the training data by
                  n^power: the prior variance of its weight falls or grows with its frequency
-    intercept    the linear kernel with `fit_intercept=True` and `boundaries=True`: weights of labels, and of first and
+    intercept    the linear kernel with `fit_intercept="boundaries"`: weights of labels, and of first and
                  last labels, beside those of features
     observed     the linear kernel with weights for pairs of a feature and a label that occur in the training data; all
                  other linear models have weights for all pairs
@@ -128,7 +128,7 @@ def candidates(task: str, n_labels: int, active: float) -> dict[str, dict[str, A
             for power in (-0.25, 0.25)
             for C in (C_linear[2:] if power < 0 else C_linear[:3])
         },
-        INTERCEPT: {f"C={C:g}": linear(C=C, fit_intercept=True, boundaries=True) for C in C_linear},
+        INTERCEPT: {f"C={C:g}": linear(C=C, fit_intercept="boundaries") for C in C_linear},
         OBSERVED: {f"C={C:g}": ours(kernel="linear", C=C) for C in C_linear},
     }
     for form, grid in {"cosine": (3.0,), "poly 2": (3.0, 10.0), "rbf": (10.0,)}.items():
@@ -329,7 +329,7 @@ The mean of five against others: difference in error, and p of paired t-tests ov
 
 {tests}
 
-What `fit_intercept=True` with `boundaries=True`, and weights for observed pairs of a feature and a label only, change:
+What `fit_intercept="boundaries"`, and weights for observed pairs of a feature and a label only, change:
 differences to *kernelcrf linear*, paired over the splits. Observed pairs are the default of `ChainCRF` for sparse
 inputs. All other linear models of this section have weights for all pairs (`weights="all"`).
 

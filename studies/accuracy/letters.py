@@ -16,7 +16,7 @@ Inputs of a letter
 
 Models of kernelcrf, all of them a ChainCRF in one convex fit, decoded by the marginals
     kernel on pixels            f(x_t, y_t) + T[y_{t-1}, y_t] with the linear, polynomial and rbf kernel
-    intercept, boundaries       fit_intercept=True, and boundaries=True, in addition
+    intercept, boundaries       fit_intercept="boundaries"
     rbf on shapes               the same on the other input
     + place                     k(x_t, x'_t) + 0.3 [place = place']: each place has a bias for each letter
     + steps                     in addition an edge kernel [place = place']: each place has its own transitions
@@ -131,7 +131,7 @@ class Kernel:
     inputs: str
     kernel: str = "rbf"
     context: str = ""  # "", "place" or "steps"
-    constants: tuple[str, ...] = ()  # of "fit_intercept" and "boundaries"
+    fit_intercept: bool | str = False
     grid: dict[str, Sequence[float]] = field(default_factory=lambda: {"C": (10.0, 40.0), "gamma": (0.7, 1.4)})
     atoms: dict[str, int] = field(default_factory=lambda: {"choice": 800, "small": 1500, "large": 2000})
 
@@ -159,7 +159,7 @@ class Kernel:
             tol=1e-2 if use == "large" else 1e-3,
             random_state=0,
             **settings,
-            **dict.fromkeys(self.constants, True),
+            fit_intercept=self.fit_intercept,
         )
         return crf.fit(X[rows], words.y[rows], lengths=words.lengths(train)), X
 
@@ -256,9 +256,7 @@ POLY = {"C": (3.0, 30.0), "gamma": (0.3, 1.0)}
 MODELS: dict[str, Kernel | TwoPasses | LinearChain | PerLetter] = {
     "linear, pixels": Kernel("pixels", "linear", grid=LINEAR),
     "linear with intercept, pixels": Kernel("pixels", "linear", grid=LINEAR, constants=("fit_intercept",)),
-    "linear with intercept and boundaries, pixels": Kernel(
-        "pixels", "linear", grid=LINEAR, constants=("fit_intercept", "boundaries")
-    ),
+    "linear with intercept and boundaries, pixels": Kernel("pixels", "linear", grid=LINEAR, fit_intercept="boundaries"),
     "poly 2, pixels": Kernel("pixels", "poly", 2, grid=POLY, atoms=FEWER),
     "poly 3, pixels": Kernel("pixels", "poly", 3, grid=POLY, atoms=FEWER),
     "rbf, pixels": Kernel("pixels", atoms=FEWER),

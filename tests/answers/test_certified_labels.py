@@ -53,8 +53,7 @@ def test_rivals_equal_enumeration(tied):
         {
             "inputs": of_tokens_and_steps(n_components=40),
             "n_components": 500,
-            "fit_intercept": True,
-            "boundaries": True,
+            "fit_intercept": "boundaries",
         },
         {"label_kernel": [[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 2.0]]},
     ],

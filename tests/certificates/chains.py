@@ -31,9 +31,10 @@ class ChainProblem(KernelProblem):
         self.more_classes = pick("classes", None, "more", share=0.15)
         self.every_state = pick("all_possible_states", False, True, share=0.3)
         self.every_step = pick("all_possible_transitions", True, False, share=0.3)
-        self.boundaries = pick("boundaries", False, True, share=0.3)
         self.prior = None if self.plain else pick("prior", None, "other data", share=0.12)
         super().draw()
+        if pick("boundaries", False, True, share=0.3):
+            self.fit_intercept = "boundaries"
         self.classes = self._classes()
         self.lengths = self._lengths("lengths")
         self.rows = self._rows("inputs")
@@ -235,7 +236,7 @@ class ChainProblem(KernelProblem):
     def parameters(self):
         parameters = super().parameters
         parameters["weights"] = tuple("all" if every else "observed" for every in (self.every_state, self.every_step))
-        parameters |= {"fit_intercept": self.fit_intercept, "boundaries": self.boundaries}
+        parameters["fit_intercept"] = self.fit_intercept
         if self.constraints == "BIO":
             parameters["constraints"] = "BIO"
         if self.constraints == "pairs":
@@ -353,7 +354,7 @@ class ChainProblem(KernelProblem):
         ones = np.ones((len(X), 1))
         if self.fit_intercept:
             terms["bias"] = Term(ones, self.label_gram, model.C_)
-        if self.boundaries:
+        if self.fit_intercept == "boundaries":
             terms |= {name: Term(ones, np.eye(L), model.C_) for name in ("start", "end")}
         samples, first = [], 0
         for sets, weight in zip(self.allowed, self.sequence_weights, strict=True):
@@ -392,7 +393,7 @@ class ChainProblem(KernelProblem):
             weights["steps"] = model.edge_coef_.reshape(-1, L * L)
         if self.fit_intercept:
             weights["bias"] = model.intercept_[None]
-        if self.boundaries:
+        if self.fit_intercept == "boundaries":
             weights |= {"start": model.start_scores_[None], "end": model.end_scores_[None]}
         return weights
 

@@ -157,7 +157,7 @@ class SegmentProblem(ChainProblem):
         terms["edge"] = Optional(ones, np.eye(L * L), C, kept["edge"])
         if self.fit_intercept:
             terms["bias"] = Term(ones, self.label_gram, C)
-        if self.boundaries:
+        if self.fit_intercept == "boundaries":
             terms |= {name: Term(ones, np.eye(L), C) for name in ("start", "end")}
         if self.ends:
             terms |= {name: Optional(A, np.eye(L), C, kept[name]) for name in ("first", "last")}

@@ -130,7 +130,7 @@ def test_a_fit_is_that_of_one_machine(engine, vectors, settings):
 
 def test_scores_of_first_and_last_labels_are_those_of_one_machine(engine):
     data = make_sequences(40, random_state=0)
-    crf = ChainCRF("linear", C=2.0, tol=1e-9, fit_intercept=True, boundaries=True)
+    crf = ChainCRF("linear", C=2.0, tol=1e-9, fit_intercept="boundaries")
     here, there = (copy.copy(crf).set_params(engine=one).fit(data.X, data.y) for one in (None, engine))
     assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-9)
     np.testing.assert_allclose(there.start_scores_, here.start_scores_, atol=1e-4)

@@ -136,9 +136,8 @@ def test_it_is_a_scikit_learn_estimator(train):
 
 def test_kernels_of_gaussian_processes_and_callables_work(train, test):
     by_object = ChainCRF(ConstantKernel(1.0) * RBF(1.0), n_components=60, random_state=0, C=1.0).fit(train.X, train.y)
-    by_name = ChainCRF("rbf", gamma=0.5, n_components=Landmarks(60, "random"), random_state=0, C=1.0).fit(
-        train.X, train.y
-    )
+    few = {"n_components": Landmarks(60, "random"), "random_state": 0, "C": 1.0}
+    by_name = ChainCRF("rbf", gamma=0.5, **few).fit(train.X, train.y)
     by_call = ChainCRF(lambda A, B: np.exp(-0.5 * ((A[:, None] - B) ** 2).sum(-1)), **few).fit(train.X, train.y)
     np.testing.assert_allclose(by_call.score(test.X, test.y), by_name.score(test.X, test.y), atol=1e-3)
     assert by_object.score(test.X, test.y) > 0.8

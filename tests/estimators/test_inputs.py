@@ -204,7 +204,7 @@ def test_files_have_all_inputs_and_their_parameters(tmp_path):
         "steps": Input("linear", of="vectors", columns=[1], scores="steps"),
     }
     X = [{"vectors": x, "words": words(x)} for x in DATA.X]
-    crf = ChainCRF(inputs=inputs, C=3.0, random_state=0, fit_intercept=True, boundaries=True, laplace=True)
+    crf = ChainCRF(inputs=inputs, C=3.0, random_state=0, fit_intercept="boundaries", laplace=True)
     crf.fit(X, DATA.y).save(tmp_path / "model.kcrf")
     again = load(tmp_path / "model.kcrf")
     for ours, theirs in zip(crf.predict_proba(X), again.predict_proba(X), strict=True):

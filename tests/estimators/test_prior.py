@@ -346,11 +346,13 @@ def test_terms_of_the_prior_are_kept_and_new_ones_join():
     with_bias = fitted(0, fit_intercept=True, laplace=True)
     with pytest.raises(ValueError, match=r"fit_intercept=False, but the prior was fitted with fit_intercept"):
         fitted(1, with_bias)
-    new = fitted(1, with_bias, fit_intercept=True, boundaries=True)
+    new = fitted(1, with_bias, fit_intercept="boundaries")
     assert new.certificate_.status == "optimal"
     bias, start = (next(t for t in new.model_.layout.terms if t.name == name) for name in ("bias", "start"))
     np.testing.assert_array_equal(bias.mean, with_bias.intercept_)
     assert start.mean is None
+    with pytest.raises(ValueError, match="but the prior was fitted with fit_intercept='boundaries'"):
+        fitted(2, new, fit_intercept=True)
 
 
 def test_labels_of_another_type_are_refused():
@@ -363,7 +365,7 @@ def test_the_diagonal_is_that_of_the_hessian_for_single_tokens():
     X, y = sentences(0, n=30)
     X, y = [[x] for one in X for x in one], [[label] for one in y for label in one]
     exact, approximate = (
-        ChainCRF("linear", C=2.0, laplace=kind, fit_intercept=True, boundaries=True, tol=1e-10).fit(X, y)
+        ChainCRF("linear", C=2.0, laplace=kind, fit_intercept="boundaries", tol=1e-10).fit(X, y)
         for kind in (True, "diagonal")
     )
     known = [information(crf.model_.layout, crf.model_.laplace.posterior) for crf in (exact, approximate)]

@@ -154,15 +154,15 @@ def test_functions_of_a_matrix_by_lanczos():
 
 
 def test_the_evidence_of_single_tokens_counts_the_scores_of_first_and_last_labels():
-    """The features of a token are its inputs and two ones; the Hessian is that of multinomial logistic regression."""
+    """The features of a token are its inputs and three ones; the Hessian is that of multinomial logistic regression."""
     rng = np.random.default_rng(0)
     y, C = rng.integers(0, 3, size=25), 2.0
     x = np.eye(3)[y][:, :2] + 0.5 * rng.normal(size=(25, 2))
     X, Y = list(x[:, None]), list(y[:, None])
-    options = {"boundaries": True, "tol": 1e-10, "random_state": 0}
+    options = {"fit_intercept": "boundaries", "tol": 1e-10, "random_state": 0}
     crf = ChainCRF("linear", C=C, laplace=True, **options).fit(X, Y)
-    p, features = np.concatenate(crf.predict_proba(X)), np.column_stack((x, np.ones((25, 2))))
-    H = np.eye(12) / C
+    p, features = np.concatenate(crf.predict_proba(X)), np.column_stack((x, np.ones((25, 3))))
+    H = np.eye(15) / C
     for own, row in zip(features, p, strict=True):
         H += np.kron(np.outer(own, own), np.diag(row) - np.outer(row, row))
     expected = -crf.certificate_.objective - 0.5 * np.linalg.slogdet(C * H)[1]

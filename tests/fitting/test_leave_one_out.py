@@ -113,7 +113,7 @@ def data():
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"inputs": of_tokens_and_steps(), "fit_intercept": True, "boundaries": True, "C": 100.0},
+        {"inputs": of_tokens_and_steps(), "fit_intercept": "boundaries", "C": 100.0},
         {"kernel": "linear", "label_kernel": SIMILAR, "class_weight": "balanced"},
         {"constraints": [(i, j) for i in range(3) for j in range(3) if (i, j) != (0, 2)]},
         {"inputs": {"a": Input(columns=[0], n_components=10), "b": Input("linear", columns=[1], scores="steps")}},

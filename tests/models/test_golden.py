@@ -1,6 +1,7 @@
 """Models that earlier versions saved are read, and predict what they predicted then (see `golden_models`)."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from safetensors.numpy import save_file
 
 import kernelcrf
 from golden_models import FOLDER, KINDS, STEPS, answers, inputs
+from kernelcrf import ChainCRF
 from kernelcrf.basis import Landmarks
 from kernelcrf.formats import Templates
 from kernelcrf.kernels import Polynomial
@@ -99,6 +101,33 @@ def test_a_file_of_0_1_with_another_degree_has_a_polynomial(version, tmp_path):
 def test_a_file_of_0_1_says_by_which_rule_landmarks_were_chosen(n, pivots, tmp_path):
     crf = load_with({"n_components": n, "pivots": pivots}, tmp_path / "m")
     assert crf.n_components == Landmarks(n, pivots)
+
+
+def test_a_file_of_0_1_with_scores_of_boundaries_and_no_intercept_predicts_the_same(tmp_path):
+    X, y = inputs("linear"), KINDS["linear"][2]
+    crf = ChainCRF("linear", C=1.0, fit_intercept="boundaries").fit(X, y)
+    crf.save(tmp_path / "model")
+    with safe_open(tmp_path / "model", framework="numpy") as file:
+        config = json.loads(file.metadata()["config"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    bias = crf.model_.layout.slices["bias"]
+    config["terms"] = [term for term in config["terms"] if term["name"] != "bias"]
+    config["parameters"] |= {"boundaries": True, "fit_intercept": False}
+    arrays["theta"] = np.delete(arrays["theta"], np.arange(bias.start, bias.stop))
+    save_file(arrays, tmp_path / "model", metadata={"config": json.dumps(config)})
+    found = kernelcrf.load(tmp_path / "model")
+    assert found.fit_intercept == "boundaries"
+    assert not found.intercept_.any()
+    np.testing.assert_array_equal(found.start_scores_, crf.start_scores_)
+    theta = crf.model_.theta.copy()
+    theta[bias] = 0.0
+    without = replace(crf.model_, theta=theta)
+    for p, field in zip(found.predict_proba(X), X, strict=True):
+        np.testing.assert_allclose(p, without.field([field], None, crf._engine).marginals(), atol=1e-12)
+    found.set_params(warm_start=True).fit(X, y)
+    assert found.certificate_.objective == pytest.approx(crf.certificate_.objective, rel=1e-3)
+    with pytest.raises(ValueError, match="fit_intercept='boundaries'"):
+        ChainCRF("linear", prior=tmp_path / "model").fit(X, y)
 
 
 def load_with(parameters, path):

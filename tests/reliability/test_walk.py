@@ -55,7 +55,11 @@ OF_KERNEL = {
     "random_state": (0, 1),
 }
 OF_CHAIN = {"fit_intercept": (False, True), "class_weight": (None, {"a": 2.0})}
-OF_SEQUENCE = {"boundaries": (False, True), "decoding": ("viterbi", "marginal"), "classes": (None, ["a", "b", "z"])}
+OF_SEQUENCE = {
+    "fit_intercept": (False, True, "boundaries"),
+    "decoding": ("viterbi", "marginal"),
+    "classes": (None, ["a", "b", "z"]),
+}
 NAMES = np.array(["a", "b"])
 MACHINES = {
     "ChainCRF": (

@@ -117,11 +117,9 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         How similar labels are. With "delta", each label has its own weights. "centred" removes the mean score of all
         labels, which does not change probabilities. A positive semi-definite matrix of similarities lets similar labels
         learn from each other.
-    fit_intercept : bool, default=False
-        Whether to learn a constant score for each label. C is the prior variance of these scores, too.
-    boundaries : bool, default=False
-        Whether to learn an additional score for the first and for the last label of a sequence, also with the prior
-        variance C.
+    fit_intercept : bool or "boundaries", default=False
+        Whether to learn a constant score for each label. "boundaries" adds scores of the first and of the last label of
+        a sequence. C is the prior variance of all these scores, too.
     constraints : None, "BIO", "IOB1", "IOB2", "BIOUL", "BILOU", "IOBES", "BIOES", "BMES" or pairs, default=None
         A tagging scheme, or all pairs (label, next label) that are allowed. Labellings that break the scheme, or that
         have another pair, have probability 0.
@@ -354,7 +352,6 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             make,
             earlier,
             prior=known,
-            boundaries=bool(self.boundaries),
         )
         metadata = next((dict(one.metadata) for one in (earlier, prior) if one is not None), {})
         readers = reader, read.labels, read.legal
@@ -421,8 +418,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         If the name ends with ".crfsuite", the file is a model of CRFsuite, which python-crfsuite opens too. It has the
         labels, the features and their weights, but not the parameters of the estimator, the certificate and
         `metadata_`. Such a file can only hold a model with string labels and the linear kernel on feature dicts,
-        without `inputs`, `constraints`, hashed features, intercepts and boundaries. For any other model, `save` raises
-        ValueError.
+        without `inputs`, `constraints`, hashed features and intercepts. For any other model, `save` raises ValueError.
 
         dtype : "float32" rounds the weights to single precision, so that the file is smaller; None keeps them as they
             are. CRFsuite's files have double precision.

@@ -31,7 +31,6 @@ FREE = frozenset(
         "class_weight",
         "constraints",
         "fit_intercept",
-        "boundaries",
         "weights",
         "cliques",
         "structure",

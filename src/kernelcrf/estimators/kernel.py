@@ -32,7 +32,7 @@ class KernelEstimator(InputEstimator[Chained]):
 
     label_kernel: Annotated[Any, LABEL_KERNEL] = "delta"
     class_weight: Annotated[Any, CLASS_WEIGHT] = None
-    fit_intercept: Annotated[bool, FLAG] = False
+    fit_intercept: Annotated[bool | str, FLAG] = False
 
     _has_edges: ClassVar[bool] = True
 
@@ -59,8 +59,6 @@ class KernelEstimator(InputEstimator[Chained]):
         earlier: Chained | None,
         more: Callable[[Mapping[str, InputKernel], float], list[Term]] = lambda kernels, C: [],
         prior: Earlier | None = None,
-        *,
-        boundaries: bool = False,
     ) -> Trained:
         """Fit the model to sequences; a warm start uses the kernels of the previous fit and starts from its weights.
 
@@ -68,7 +66,6 @@ class KernelEstimator(InputEstimator[Chained]):
         make : a function that returns the kernel of each parameter that sets a kernel, for a fit without a warm start.
         more : a function of these kernels and of C, which returns terms besides those of a chain.
         prior : the model that determines the prior of the weights, whose kernels are used, or None.
-        boundaries : whether first and last labels have scores.
         """
         start, C = None, self._first_C(earlier)
         kernels = make() if earlier is None else earlier.kernels
@@ -80,7 +77,7 @@ class KernelEstimator(InputEstimator[Chained]):
             C=C,
             C_edge=C if self._has_edges else None,
             C_bias=C if self.fit_intercept else None,
-            C_ends=C if boundaries else None,
+            C_ends=C if isinstance(self.fit_intercept, str) else None,
             label_kernel=self._label_kernel(n_labels),
             inputs=self._inputs_of(kernels, C),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, cast
 
+from kernelcrf.estimators.parameters import BOUNDARIES
 from kernelcrf.fitting.earlier import Earlier
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.persistence import ModelFileError, read
@@ -69,16 +70,17 @@ def earlier_of(model: ChainModel, reader: SequenceReader | InputsReader, labels:
 
 
 def check_terms(crf: Any, model: ChainModel) -> None:
-    """Raise if a fit lacks an intercept, boundaries or constraints that the model which is its prior has."""
-    known = {term.name for term in model.layout.terms}
-    has = {
-        "fit_intercept": BIAS_TERM in known,
-        "boundaries": bool(known & {START_TERM, END_TERM}),
-        "constraints": model.legal is not None,
+    """Raise if a fit lacks an intercept, scores of boundaries or constraints that the model which is its prior has."""
+    known, given = {term.name for term in model.layout.terms}, crf.fit_intercept
+    lacks_ends = bool(known & {START_TERM, END_TERM}) and not isinstance(given, str)
+    lacks = {
+        "fit_intercept": lacks_ends or (BIAS_TERM in known and not given),
+        "constraints": model.legal is not None and not crf.constraints,
     }
-    for name, in_prior in has.items():
-        if in_prior and not getattr(crf, name):
+    for name, is_lacking in lacks.items():
+        if is_lacking:
+            had = f"{name}={BOUNDARIES!r}" if name == "fit_intercept" and lacks_ends else name
             raise ParameterError(
-                f"{name}={getattr(crf, name)}, but the prior was fitted with {name}: expected it here too, because "
+                f"{name}={getattr(crf, name)}, but the prior was fitted with {had}: expected it here too, because "
                 f"other weights of the prior depend on it. Set {name} as in the fit of the prior, or prior=None"
             )

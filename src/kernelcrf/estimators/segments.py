@@ -88,13 +88,14 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         f(x, start, end), where x is a sequence of X. `start` is the index of the first token, and `end` is the index of
         the token after the last one. The function returns a feature dict, a list of feature names, or a vector. Other
         values than "mean" need a `segment_kernel`.
-    C, n_components, fit_intercept : as in ChainCRF
+    C, n_components : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.
     label_kernel : "delta", "centred" or (L, L) array, default="delta"
         How similar labels are, as in ChainCRF. It applies to the function that scores every token, and to the
         intercept. The scores of first and last tokens and of whole segments have separate weights for each label.
-    boundaries : bool, default=False
-        Whether to learn an additional score for the label of the first and of the last segment of a sequence.
+    fit_intercept : bool or "boundaries", default=False
+        Whether to learn a constant score for the label of each token. "boundaries" adds scores of the labels of the
+        first and of the last segment of a sequence.
     constraints : None or pairs, default=None
         All pairs (label, next label) of the labels of neighbouring segments that are allowed. Segmentations that have
         another pair have probability 0.
@@ -231,7 +232,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             return {**of_tokens, "segment_kernel": own}
 
         terms = partial(self._segment_terms, spec, longest)
-        found = self._train_chain(data, len(spec.types), kernels, earlier, terms, boundaries=bool(self.boundaries))
+        found = self._train_chain(data, len(spec.types), kernels, earlier, terms)
         self.model_ = SegmentModel.of(
             found, (reader, read.labels, legal), self._specification, self._engine,
             {} if earlier is None else earlier.metadata, flat.base or (), longest=longest, tail=bool(self.tail),

@@ -22,6 +22,7 @@ from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import (
     CLASSES,
+    INTERCEPT,
     OBSERVED_PAIRS,
     OF_POSTERIORS,
     POSTERIOR,
@@ -36,7 +37,7 @@ from kernelcrf.readers.feature_dicts import HASH_FEATURES
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.rules import PRIOR_VARIANCE_OR_RULE, VarianceRule
 from kernelcrf.score.terms import TRANSITION_TERM
-from kernelcrf.validation import COUNT, FLAG, SEED, SIZE, either, validated
+from kernelcrf.validation import COUNT, SEED, SIZE, either, validated
 
 Sequential = TypeVar("Sequential", bound=ChainModel)
 
@@ -46,7 +47,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     """Base class of estimators of sequences: labels, probabilities, scores, explanations and tables."""
 
     C: Annotated[float | str | VarianceRule, PRIOR_VARIANCE_OR_RULE] = "auto"
-    boundaries: Annotated[bool, FLAG] = False
+    fit_intercept: Annotated[bool | str, INTERCEPT] = False
     constraints: Annotated[Any, CONSTRAINTS] = None
     classes: Annotated[Any, CLASSES] = None
     hash_features: Annotated[int | None, HASH_FEATURES] = None

@@ -190,6 +190,8 @@ def _convert_parameters(values: Config, shown: Callable[[Polynomial | Landmarks]
                 values[name] = shown(kernel) if isinstance(kernel, Polynomial) else kernel
         if (pivots := values.pop(f"{prefix}pivots", AUTO)) != AUTO:
             values[f"{prefix}n_components"] = shown(Landmarks(values.get(f"{prefix}n_components", 500), pivots))
+    if values.pop("boundaries", False):
+        values["fit_intercept"] = "boundaries"
     if isinstance(inputs := values.get("inputs"), dict):
         values["inputs"] = {name: _convert_parameters(one, shown) for name, one in inputs.items()}
     return values

@@ -121,7 +121,7 @@ def _find_reason(model: ChainModel) -> str | None:
         return f"its kernel is {kernel.kernel}: expected the linear kernel. {other}, or fit with kernel='linear'"
     if any(scores.any() for scores in (model.intercept, model.start_scores, model.end_scores)):
         return (
-            f"it has an intercept or boundaries: expected neither. {other}, or fit without fit_intercept and boundaries"
+            f"it has an intercept, or scores of boundaries: expected neither. {other}, or fit with fit_intercept=False"
         )
     if model.legal is not None:
         return f"it has constraints: expected constraints=None. {other}, or fit without constraints"
