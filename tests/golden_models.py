@@ -20,10 +20,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 from kernelcrf import ChainCRF, GraphCRF, Input, MarkovNetwork, MultiLabelCRF, save
+from kernelcrf.basis import Landmarks
 from kernelcrf.formats import Templates
 from kernelcrf.kernels import Polynomial
 from kernelcrf.persistence.model_file import VERSION
 from kernelcrf.preprocessing import PerToken
+from kernelcrf.solvers import Restarts
 
 FOLDER = Path(__file__).parent / "golden"
 LENGTHS = (5, 1, 7, 4, 6, 3, 5, 8)
@@ -96,7 +98,7 @@ SETS = (numbers(8, 12, 3) > 0.5).astype(int)
 BIO = [["O", "B-X", "I-X", "O", "B-Y", "I-Y", "I-Y", "O"][:T] for T in LENGTHS]
 
 
-def steps(kernel: str, of_steps: str) -> dict[str, Input]:
+def steps(kernel: str | Polynomial, of_steps: str) -> dict[str, Input]:
     return {"tokens": Input(kernel, n_components=6), "steps": Input(of_steps, n_components=6, scores="steps")}
 
 
@@ -132,6 +134,18 @@ KINDS = {
     "number-labels": ({"kernel": "linear"}, dense, labels((0.5, 1.5))),
     "laplace": ({"laplace": True, "n_components": 4}, dense, labels(TWO)),
     "laplace-partial": ({"kernel": "linear", "hash_features": 16, "laplace": True}, dicts, labels(TWO)),
+    # Options that are objects.
+    "objects": (
+        {
+            "kernel": Polynomial(2, 0.5),
+            "n_components": Landmarks(4, "random"),
+            "fit_intercept": "boundaries",
+            "solver": Restarts(2, "lbfgs"),
+        },
+        dense,
+        labels(THREE),
+    ),
+    "steps": ({"inputs": steps(Polynomial(2), "linear")}, dense, labels(THREE)),
     "evidence": ({"C": "evidence", "n_components": 4}, dense, labels(TWO)),
     "templates": ({"kernel": "linear"}, words, labels(THREE)),
     "pipeline": ({}, dense, labels(THREE)),

@@ -49,6 +49,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 from kernelcrf import ChainCRF, Input
+from kernelcrf.kernels import Polynomial
 from studies import common
 from studies.accuracy.baselines import CRFsuite, RbfSVC, nystroem
 from studies.common import kept
@@ -129,7 +130,7 @@ class Kernel:
     """Fit a ChainCRF; gammas are multiples of 1 / the total variance of the inputs."""
 
     inputs: str
-    kernel: str = "rbf"
+    kernel: str | Polynomial = "rbf"
     context: str = ""  # "", "place" or "steps"
     fit_intercept: bool | str = False
     grid: dict[str, Sequence[float]] = field(default_factory=lambda: {"C": (10.0, 40.0), "gamma": (0.7, 1.4)})
@@ -255,10 +256,10 @@ CONTEXT = {"C": (10.0, 40.0), "gamma": (1.0,)}
 POLY = {"C": (3.0, 30.0), "gamma": (0.3, 1.0)}
 MODELS: dict[str, Kernel | TwoPasses | LinearChain | PerLetter] = {
     "linear, pixels": Kernel("pixels", "linear", grid=LINEAR),
-    "linear with intercept, pixels": Kernel("pixels", "linear", grid=LINEAR, constants=("fit_intercept",)),
+    "linear with intercept, pixels": Kernel("pixels", "linear", grid=LINEAR, fit_intercept=True),
     "linear with intercept and boundaries, pixels": Kernel("pixels", "linear", grid=LINEAR, fit_intercept="boundaries"),
-    "poly 2, pixels": Kernel("pixels", "poly", 2, grid=POLY, atoms=FEWER),
-    "poly 3, pixels": Kernel("pixels", "poly", 3, grid=POLY, atoms=FEWER),
+    "poly 2, pixels": Kernel("pixels", Polynomial(2), grid=POLY, atoms=FEWER),
+    "poly 3, pixels": Kernel("pixels", "poly", grid=POLY, atoms=FEWER),
     "rbf, pixels": Kernel("pixels", atoms=FEWER),
     "rbf, shapes": Kernel("shapes", atoms=FEWER),
     "rbf, shapes, two passes": TwoPasses(Kernel("shapes", atoms=FEWER)),

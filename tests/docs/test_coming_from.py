@@ -63,6 +63,7 @@ def test_pytorch_crf():
     assert crf.certificate_.objective == pytest.approx(names["objective"]().item(), rel=1e-9)
     np.testing.assert_allclose(crf.transitions_, chain.transitions.detach().numpy(), atol=1e-4)
     np.testing.assert_allclose(crf.coef_[:3], layer.weight.detach().numpy().T, atol=1e-4)
+    np.testing.assert_allclose(crf.intercept_, layer.bias.detach().numpy(), atol=1e-4)
     np.testing.assert_allclose(crf.start_scores_, chain.start_transitions.detach().numpy(), atol=1e-4)
     np.testing.assert_allclose(crf.end_scores_, chain.end_transitions.detach().numpy(), atol=1e-4)
     assert [path.tolist() for path in crf.predict(X)] == names["paths"]

@@ -89,11 +89,10 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     gamma : "scale", "auto" or float, default="scale"
         Coefficient of the kernel, as in sklearn.svm.SVC.
     inputs : None or dict from names to kernels or kernelcrf.Input, default=None
-        Several inputs, each with its own kernel, landmarks and C, which replace `kernel`, `gamma` and
-        `n_components`. A kernel stands for Input(kernel). If each sequence is a dict, an input uses the
-        entry with its own name, or the entry named by `Input.of`. Otherwise every input uses the whole sequence.
-        `Input.columns` selects columns. {"tokens": "rbf", "steps": Input("rbf", scores="steps")} makes the scores of
-        transitions depend on tokens, too.
+        Several inputs, each with its own kernel, landmarks and C, which replace `kernel`, `gamma` and `n_components`. A
+        kernel stands for Input(kernel). If each sequence is a dict, an input uses the entry with its own name, or the
+        entry named by `Input.of`. Otherwise every input uses the whole sequence. `Input.columns` selects columns.
+        {"tokens": "rbf", "steps": Input("rbf", scores="steps")} makes the scores of transitions depend on tokens, too.
     C : float, "auto", "evidence" or a rule of kernelcrf.rules, default="auto"
         The penalty of all weights, including transitions, is |weights|^2 / (2 C): the smaller C is, the smoother is the
         model. In other words, C is the variance of their Gaussian prior. CRFsuite's c2 is 1 / (2 C). "auto" tries
@@ -111,8 +110,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         weights, as CRFsuite's c1; it needs linear kernels. `GroupLasso(l1)` leaves out features, landmarks or inputs.
     n_components : int, None, "auto" or Landmarks(n, pivots), default=500
         Number of landmarks. None uses every distinct token. "auto" adds landmarks, and stops when it is proved that
-        further landmarks would lower the objective by at most the fraction `tol`.
-        `kernelcrf.basis.Landmarks(500, "greedy")` chooses them by another rule than the default.
+        further landmarks would lower the objective by at most the fraction `tol`. `kernelcrf.basis.Landmarks` also says
+        by which rule landmarks are chosen, for example Landmarks(500, "greedy").
     label_kernel : "delta", "centred" or (L, L) array, default="delta"
         How similar labels are. With "delta", each label has its own weights. "centred" removes the mean score of all
         labels, which does not change probabilities. A positive semi-definite matrix of similarities lets similar labels
