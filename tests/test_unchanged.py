@@ -115,7 +115,7 @@ PROBLEMS = {
         lambda: ChainCRF("linear", random_state=0, max_iter=6, C=1.0).fit(SEQUENCES, MISSING),
         SEQUENCES,
     ),
-    "chain, edge kernel": (
+    "chain, steps with inputs": (
         lambda: ChainCRF(
             inputs={"tokens": Input(Polynomial(degree=2), **LOW), "steps": Input("linear", scores="steps", **LOW)},
             decoding="marginal",
@@ -247,7 +247,14 @@ def contents(model):
 
 def numbers(model, X):
     """Return everything public that must not change, by name."""
-    found = {name: summary(getattr(model, name)) for name in WEIGHTS if getattr(model, name, None) is not None}
+    public = {name: getattr(model, name, None) for name in WEIGHTS}
+    # Attributes of several inputs are dicts.
+    leaves = {
+        path: value
+        for name, own in public.items()
+        for path, value in (plain(own, name) if isinstance(own, dict) else {name: own}).items()
+    }
+    found = {name: summary(value) for name, value in leaves.items() if value is not None}
     if isinstance(model, TemperatureScaling):
         answers = {"labels": model.predict(X), "probabilities": model.predict_proba(X)}
         return found | {name: summary(answer) for name, answer in answers.items()} | contents(model.estimator_)
