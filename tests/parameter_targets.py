@@ -30,6 +30,7 @@ from kernelcrf import (
     formats,
     metrics,
 )
+from kernelcrf.basis import Landmarks
 from kernelcrf.basis.centres import KMeans, Lloyd
 from kernelcrf.basis.choice import choose_basis, find_rule
 from kernelcrf.basis.pivots import Gradient, Greedy, Random
@@ -37,11 +38,12 @@ from kernelcrf.datasets import make_sequences
 from kernelcrf.distributed import DaskEngine
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.checkpoints import Checkpoint
+from kernelcrf.kernels import Polynomial
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
 from kernelcrf.plotting import GapDisplay, LabelGraphDisplay
 from kernelcrf.readers.frames import from_frame
-from kernelcrf.solvers import LBFGS, BlockJacobi, Dual, Newton, NewtonCG, Subspace
+from kernelcrf.solvers import LBFGS, BlockJacobi, Dual, Newton, NewtonCG, Restarts, Subspace
 
 SEQUENCES = make_sequences(4, mean_length=3, random_state=0)
 X, y = SEQUENCES.X, SEQUENCES.y
@@ -141,12 +143,13 @@ def saved_with(chain, folder, metadata):
 
 
 def of_objects():
-    plain = [InputKernel, LocalEngine, Greedy, Random, KMeans, Lloyd, DaskEngine]
+    plain = [InputKernel, Polynomial, LocalEngine, Landmarks, Greedy, Random, KMeans, Lloyd, DaskEngine]
     plain += [LBFGS, Dual, Newton, NewtonCG, BlockJacobi, Subspace]
     for cls, given in [
         *((cls, {}) for cls in plain),
         (Gradient, {"scores": np.ones(3)}),
         (Checkpoint, {"path": "here"}),
+        (Restarts, {"n": 2}),
     ]:
         for name in inspect.signature(cls).parameters:
             if name != "argument":

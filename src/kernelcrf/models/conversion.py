@@ -52,13 +52,13 @@ ROWS = "rows"
 
 
 def convert_content(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
-    """Return the content of a model file in the form of this version; content that has this form is returned as it is.
+    """Return the content of a model file in the form of this version; content that has this form does not change.
 
     config, arrays : the JSON object and the arrays of one estimator; the last step of a pipeline is one.
     """
     config, arrays = _convert_form(config, arrays)
     config = {**config, "parameters": _convert_parameters(config["parameters"], _stored)}
-    if "specification" in config:
+    if isinstance(config.get("specification"), dict):
         config["specification"] = _convert_parameters(config["specification"], repr)
     if config["estimator"] == "ChainCRF":
         config, arrays = _convert_steps(config, arrays)
@@ -141,7 +141,7 @@ def _convert_steps(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
     ]
     sources = [[name, None, None] for name in names.values()]
     config["inputs"] = {"kind": SEVERAL, "entries": [[None, config["inputs"]]], "sources": sources}
-    if "specification" in config:
+    if isinstance(config.get("specification"), dict):
         asked = _convert_edge_kernel(config["specification"], has_steps=True)
         inputs = asked.pop("inputs")
         of_inputs = {
@@ -175,10 +175,10 @@ def _stored(value: Polynomial | Landmarks) -> Config | None:
     return None if isinstance(value, Polynomial) else dict(landmarks_to_config(value))
 
 
-def _convert_parameters(values: Config, shown: Callable[[Polynomial | Landmarks], Any]) -> Config:
+def _convert_parameters(values: Config, stored_as: Callable[[Polynomial | Landmarks], Any]) -> Config:
     """Return parameters under the names that they have now.
 
-    shown : a function that returns how a file has an object: `_stored` for parameters, and `repr` for a specification.
+    stored_as : a function that returns how a file has an object: `_stored` for parameters, and `repr` for a specification.
     """
     values = dict(values)
     prefixes = {"", *(name.removesuffix("kernel") for name in values if name.startswith(OF_INPUT))}
@@ -187,13 +187,13 @@ def _convert_parameters(values: Config, shown: Callable[[Polynomial | Landmarks]
         for name in (prefix + name for name in KERNELS):
             if isinstance(kernel := values.get(name), str):
                 kernel = polynomial_of_0_1(kernel, form)
-                values[name] = shown(kernel) if isinstance(kernel, Polynomial) else kernel
+                values[name] = stored_as(kernel) if isinstance(kernel, Polynomial) else kernel
         if (pivots := values.pop(f"{prefix}pivots", AUTO)) != AUTO:
-            values[f"{prefix}n_components"] = shown(Landmarks(values.get(f"{prefix}n_components", 500), pivots))
+            values[f"{prefix}n_components"] = stored_as(Landmarks(values.get(f"{prefix}n_components", 500), pivots))
     if values.pop("boundaries", False):
         values["fit_intercept"] = "boundaries"
     if isinstance(inputs := values.get("inputs"), dict):
-        values["inputs"] = {name: _convert_parameters(one, shown) for name, one in inputs.items()}
+        values["inputs"] = {name: _convert_parameters(one, stored_as) for name, one in inputs.items()}
     return values
 
 
