@@ -97,6 +97,13 @@ def test_a_file_of_0_1_with_another_degree_has_a_polynomial(version, tmp_path):
     assert kernelcrf.load(FOLDER / version / "polynomial.kcrf").kernel == "polynomial"
 
 
+@pytest.mark.parametrize("name", ["graph", "sets"])
+def test_a_network_of_0_1_with_another_degree_has_a_polynomial(name, tmp_path):
+    changes = {"kernel": "poly", "degree": 2, "coef0": 0.5, "edge_kernel": "poly"}
+    model = load_with(changes, tmp_path / "m", name)
+    assert model.kernel == model.edge_kernel == Polynomial(2, 0.5)
+
+
 @pytest.mark.parametrize(("n", "pivots"), [(6, "greedy"), (None, "exact"), ("auto", "uniform")])
 def test_a_file_of_0_1_says_by_which_rule_landmarks_were_chosen(n, pivots, tmp_path):
     crf = load_with({"n_components": n, "pivots": pivots}, tmp_path / "m")
@@ -130,9 +137,9 @@ def test_a_file_of_0_1_with_scores_of_boundaries_and_no_intercept_predicts_the_s
         ChainCRF("linear", prior=tmp_path / "model").fit(X, y)
 
 
-def load_with(parameters, path):
-    """Return the golden model of the RBF kernel, from a file that sets further parameters."""
-    with safe_open(FOLDER / "v2" / "rbf.kcrf", framework="numpy") as file:
+def load_with(parameters, path, name="rbf"):
+    """Return a golden model from a file that sets further parameters."""
+    with safe_open(FOLDER / "v2" / f"{name}.kcrf", framework="numpy") as file:
         config = json.loads(file.metadata()["config"])
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     config["parameters"] |= parameters

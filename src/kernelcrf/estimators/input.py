@@ -136,7 +136,7 @@ class Input(ValidatedEstimator):
         config = dict(config)
         if isinstance(config["columns"], dict):
             config["columns"] = slice(*config["columns"]["slice"])
-        if config["kernel"] is None:
+        if not isinstance(config["kernel"], str):
             config["kernel"] = kernel.kernel
         config["n_components"] = landmarks_from_config(config["n_components"])
         return cls(**config)

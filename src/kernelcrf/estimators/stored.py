@@ -13,6 +13,7 @@ from kernelcrf.decoding import rule_from_config, rule_to_config
 from kernelcrf.estimators.input import Input
 from kernelcrf.estimators.parameters import weights_of_crfsuite
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.polynomial import Polynomial
 from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.penalties import ElasticNet, penalty_from_config
@@ -28,6 +29,8 @@ from kernelcrf.solvers.stopping import StoppingRule, stopping_from_config
 OF_THE_RUN = ("engine", "checkpoint", "prior")
 # Parameters that belong to the machine: files do not have them, and those of files of earlier versions are ignored.
 OF_THE_MACHINE = ("n_jobs",)
+# Parameters that set kernels. A kernel object is part of the model, and files of version 0.1 have polynomials as dicts.
+KERNELS = {"kernel", "edge_kernel", "segment_kernel"}
 # The name of the weights in model files.
 WEIGHTS = "theta"
 
@@ -44,7 +47,7 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
     check_is_fitted(estimator, "model_")
     left_out = OF_THE_RUN + OF_THE_MACHINE
     parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in left_out}
-    for name in {"kernel", "edge_kernel", "segment_kernel"} & set(parameters):
+    for name in KERNELS & set(parameters):
         if not isinstance(parameters[name], str):
             parameters[name] = None
     if parameters.get("inputs") is not None:
@@ -114,6 +117,9 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
     parameters = parameters_of_0_1(parameters)
     missing = [name for name in kernels if not name.startswith(OF_INPUT) and parameters.get(name) is None]
     parameters = parameters | {name: kernels[name].kernel for name in missing}
+    for name in KERNELS & set(parameters):
+        if isinstance(parameters[name], dict):
+            parameters[name] = Polynomial(**parameters[name])
     if parameters.get("kernel", "") is None:
         # The parameter was changed after the fit, to a kernel that is not that of the model.
         parameters = {name: value for name, value in parameters.items() if name != "kernel"}

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from kernelcrf.arrays import Arrays, Config
-from kernelcrf.basis.landmarks import AUTO, Landmarks, landmarks_to_config
+from kernelcrf.basis.landmarks import AUTO, Landmarks
 from kernelcrf.certificate import ROUNDING
 from kernelcrf.fitting.graphs import COVERS
 from kernelcrf.kernels.inputs import InputKernel, polynomial_of_0_1
@@ -57,7 +58,7 @@ def convert_content(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
     config, arrays : the JSON object and the arrays of one estimator; the last step of a pipeline is one.
     """
     config, arrays = _convert_form(config, arrays)
-    config = {**config, "parameters": _convert_parameters(config["parameters"], _stored)}
+    config = {**config, "parameters": _convert_parameters(config["parameters"], asdict)}
     if isinstance(config.get("specification"), dict):
         config["specification"] = _convert_parameters(config["specification"], repr)
     if config["estimator"] == "ChainCRF":
@@ -170,15 +171,11 @@ def _convert_edge_kernel(values: Config, *, has_steps: bool) -> Config:
     return values
 
 
-def _stored(value: Polynomial | Landmarks) -> Config | None:
-    """Return an object as the parameters in a file have it; None for kernels, which the model has."""
-    return None if isinstance(value, Polynomial) else dict(landmarks_to_config(value))
-
-
 def _convert_parameters(values: Config, stored_as: Callable[[Polynomial | Landmarks], Any]) -> Config:
     """Return parameters under the names that they have now.
 
-    stored_as : a function that returns how a file has an object: `_stored` for parameters, and `repr` for a specification.
+    stored_as : a function that returns how a file has an object: a dict of its fields among parameters, and text in a
+        specification.
     """
     values = dict(values)
     prefixes = {"", *(name.removesuffix("kernel") for name in values if name.startswith(OF_INPUT))}
