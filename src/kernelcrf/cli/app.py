@@ -257,6 +257,24 @@ def report(
     """
 
 
+@app.command("compile")
+@run_by("compilation")
+def compile_loops(
+    folder: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Where to store the code; set NUMBA_CACHE_DIR to it.",
+            show_default="beside the package",
+        ),
+    ] = None,
+) -> None:
+    """Compile all loops once, for images and servers, and store their code.
+
+    Example: kernelcrf compile
+    """
+
+
 @app.command()
 @run_by("files")
 def convert(

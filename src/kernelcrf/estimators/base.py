@@ -322,7 +322,6 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
             return
         with tqdm(desc=type(self).__name__, bar_format="{desc}: {n_fmt} iterations [{elapsed}{postfix}]") as bar:
             n_fits = 0
-            bar.set_postfix_str("the first fit after installation compiles its loops for up to a minute")
 
             def show(history: Sequence[Record]) -> None:
                 nonlocal n_fits

@@ -48,16 +48,18 @@ def memory(offsets, width, n_steps):
 
 
 @compiled
-def sum_forward(a, b, legal, work):
-    """Compute the potentials, the forward messages and log Z of one sequence.
+def infer(a, b, legal, work, p, q):
+    """Compute log Z and the probabilities of labels and transitions of one sequence; return the entropy of its labels.
 
     a, b : the token scores and the transition scores. b may be empty if the sequence has one token.
     legal : three boolean arrays that say which first labels, last labels and transitions are legal. All others get the
         probability 0.
-    work : the arrays that `memory` allocated; the results are written to them.
+    work : the arrays that `memory` allocated; log Z and messages are written to them.
+    p : receives the label probabilities, one row per token. If it has no rows, only log Z is computed.
+    q : receives the probabilities of transitions [from, to], summed over tokens.
     """
     first, last, steps = legal
-    offsets, highest, shift, e, _, u, alpha, log_z, failed = work
+    offsets, highest, shift, e, e_T, u, alpha, log_z, failed = work
     n_nodes, n_labels = a.shape
     width, n_steps = u.shape[1], b.shape[0]
     top, lowest, guarded = -np.inf, np.inf, False
@@ -90,21 +92,8 @@ def sum_forward(a, b, legal, work):
     offsets[1] = n_nodes
     shift[0] = top
     forward(offsets, n_labels, e, True, shift, highest, LEAST if guarded else 0.0, u, alpha, log_z, failed)
-
-
-@compiled
-def infer(a, b, legal, work, p, q):
-    """Compute the probabilities of labels and transitions of one sequence, and return the entropy of its labels.
-
-    a, b : the token scores and the transition scores.
-    legal, work : the same as for `sum_forward`.
-    p : receives the label probabilities, one row per token.
-    q : receives the probabilities of transitions [from, to], summed over tokens.
-    """
-    sum_forward(a, b, legal, work)
-    offsets, _, _, e, e_T, u, alpha, log_z, failed = work
-    n_nodes, n_labels = p.shape
-    width, n_steps = u.shape[1], b.shape[0]
+    if len(p) == 0:
+        return 0.0
     for i in range(n_steps):
         for j in range(n_steps):
             e_T[0, j, i] = e[0, i, j]
@@ -222,7 +211,10 @@ def visit(
             scores_of(pointers, columns, values, rows[low + t], W, s, t)
         measured, gaps[i] = False, 0.0
         if measure:
-            sum_forward(s[:T, :n_labels], w, legal, work)
+            for t in range(T):
+                for j in range(n_labels):
+                    new_a[t, j] = s[t, j]
+            infer(new_a[:T], w, legal, work, new_p[:0], new_q)
             measured, gap = not failed[0], log_z[0] - entropies[i]
             for t in range(T):
                 for j in range(n_labels):

@@ -22,7 +22,11 @@ def node_scores(F, W, s):
     if W.shape[1] < TRANSPOSED:
         np.dot(F, W, s)
     else:
-        s[:] = np.dot(W.T, F.T).T
+        # Numba compiles the assignment of a whole array for seconds.
+        transposed = np.dot(W.T, F.T)
+        for t in range(len(s)):
+            for j in range(s.shape[1]):
+                s[t, j] = transposed[j, t]
 
 
 @compiled

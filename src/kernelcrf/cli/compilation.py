@@ -1,0 +1,131 @@
+"""Compile all loops once and store their code, for images and servers: `python -m kernelcrf compile [FOLDER]`.
+
+Numba compiles a loop for the types of the arguments with which it is first called. So small models of all kinds are
+fitted and asked all questions, with the types that data of users have: single and double precision, dense, sparse and
+feature dicts.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FOLDER = "NUMBA_CACHE_DIR"
+
+
+def compile_loops(folder: str | None = None) -> None:
+    """Compile all loops in a process of its own, and store their code.
+
+    folder : where the code is stored. Processes find it there if the environment variable NUMBA_CACHE_DIR names this
+        folder. None stores it in the first folder that can be written to: `__pycache__` beside the source, or the cache
+        folder of the user.
+    """
+    environment = dict(os.environ)
+    if folder is not None:
+        environment[FOLDER] = str(Path(folder).resolve())
+    done = subprocess.run([sys.executable, "-W", "ignore", "-m", "kernelcrf.cli.compilation"], env=environment)
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def main(arguments: list[str]) -> None:
+    """Run the command `python -m kernelcrf compile`, which needs no extra packages."""
+    if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
+        sys.exit("usage: python -m kernelcrf compile [FOLDER]\nerror: expected at most one argument, a folder")
+    compile_loops(*arguments)
+
+
+def compile_chains() -> None:
+    """Call the loops of sequences."""
+    import scipy.sparse as sp
+
+    from kernelcrf import ChainCRF, Input
+    from kernelcrf.datasets import make_sequences
+    from kernelcrf.penalties import ElasticNet
+
+    data = make_sequences(12, random_state=0)
+    X, y = data.X, [labels.tolist() for labels in data.y]
+    kinds: dict[str, Any] = {
+        "double": X,
+        "single": [x.astype(np.float32) for x in X],
+        "sparse": [sp.csr_array(x) for x in X],
+        "dicts": [[{"a": float(a), "word": str(round(b))} for a, b in x.tolist()] for x in X],
+    }
+    twelve = [np.arange(len(labels)) % 12 for labels in y]
+    missing = [[None, *labels[1:]] for labels in y]
+    spans = [["B-A", *["I-A"] * (len(labels) - 1)] for labels in y]
+    short: dict[str, Any] = {"C": 1.0, "max_iter": 3, "random_state": 0}
+    for kind, Z in kinds.items():
+        kernel = "linear" if kind in ("sparse", "dicts") else "rbf"
+        for labels in (y, twelve):
+            _ask(ChainCRF(kernel, **short).fit(Z, labels), Z, labels)
+        ChainCRF(kernel, solver="newton-cg", fit_intercept=True, **short).fit(Z, y)
+        ChainCRF(kernel, **short).fit(Z, missing).predict_proba(Z)
+        ChainCRF(kernel, constraints="BIO", classes=["O", "B-A", "I-A"], **short).fit(Z, spans).predict(Z)
+        if kernel == "linear":
+            ChainCRF(kernel, penalty=ElasticNet(0.1), weights="all", **short).fit(Z, y)
+            ChainCRF(kernel, solver="lbfgs", **short).fit(Z, y)
+    ChainCRF("rbf", laplace=True, **short).fit(X, y).uncertainty(X, n_samples=2)
+    inputs = {"tokens": Input("rbf"), "steps": Input("linear", scores="steps")}
+    _ask(ChainCRF(inputs=inputs, **short).fit(X, y), X, y)
+
+
+def compile_segments() -> None:
+    """Call the loops of segmentations."""
+    from kernelcrf import SegmentCRF
+    from kernelcrf.datasets import make_sequences
+
+    data = make_sequences(12, random_state=0)
+    X, y = data.X, [labels.tolist() for labels in data.y]
+    short: dict[str, Any] = {"C": 1.0, "max_iter": 3, "random_state": 0}
+    _ask(SegmentCRF("rbf", **short).fit(X, y), X, y)
+    options: dict[str, Any] = {"solver": "newton-cg", "segment_kernel": "linear", **short}
+    _ask(SegmentCRF("linear", tail=False, **options).fit(X, y), X, y)
+    SegmentCRF("linear", **short).fit(X, [[None, *labels[1:]] for labels in y])
+
+
+def compile_graphs() -> None:
+    """Call the loops of rows, graphs, sets of labels and tables."""
+    from kernelcrf import GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24, 2))
+    y = (X[:, 0] > 0).astype(int)
+    ring = [[0, 1], [1, 2], [2, 3], [3, 0]]
+    graphs, labels = [(X[4 * i : 4 * i + 4], ring) for i in range(6)], np.split(y, 6)
+    sets = np.column_stack((y, X[:, 1] > 0, rng.random(24) < 0.5)).astype(int)
+    short: dict[str, Any] = {"max_iter": 3, "random_state": 0}
+    _ask(KernelClassifier("rbf", laplace=True, **short).fit(X, y), X, y)
+    _ask(GraphCRF("linear", solver="newton-cg", laplace=True, **short).fit(graphs, labels), graphs, labels)
+    for inference in ("loopy", "gibbs"):
+        GraphCRF("linear", inference=inference, **short).fit(graphs, labels).predict(graphs)
+    _ask(MultiLabelCRF("rbf", structure="full", **short).fit(X, sets), X, sets)
+    MarkovNetwork(structure="full", max_iter=3).fit(sets)
+
+
+def _ask(model: Any, X: Any, y: Any) -> None:
+    """Ask the distribution of the labels of X all questions that it answers."""
+    distribution = model.distribution(X)
+    for question in ("marginals", "edge_marginals", "entropy", "decode", "spans"):
+        if hasattr(distribution, question):
+            getattr(distribution, question)()
+    for question, arguments in (("k_best", (3,)), ("sample", (2,)), ("log_prob", (y,))):
+        if hasattr(distribution, question):
+            getattr(distribution, question)(*arguments)
+    if hasattr(distribution, "certify") and np.isfinite(model.certificate_.lower_bound):
+        distribution.certify()
+    model.predict(X[:1])
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    compile_chains()
+    compile_segments()
+    compile_graphs()
+    sys.stderr.write("kernelcrf has compiled all loops.\n")
