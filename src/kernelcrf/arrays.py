@@ -49,6 +49,16 @@ def matrix_of(X: Inputs | NamedInputs, name: str) -> Inputs:
     return X.matrices[name] if isinstance(X, NamedInputs) else X
 
 
+def join_columns(X: Inputs | NamedInputs) -> Inputs:
+    """Return X as one matrix, in which the columns of all inputs are side by side; it is sparse if an input is."""
+    if not isinstance(X, NamedInputs):
+        return X
+    matrices = list(X.matrices.values())
+    if len(matrices) == 1:
+        return matrices[0]
+    return sp.csr_array(sp.hstack(matrices, format="csr")) if any(map(is_sparse, matrices)) else np.hstack(matrices)
+
+
 def is_sparse(X: object) -> bool:
     """Return whether X is a sparse matrix or array of SciPy."""
     return bool(sp.issparse(X))

@@ -31,7 +31,6 @@ class ChainProblem(KernelProblem):
         self.more_classes = pick("classes", None, "more", share=0.15)
         self.every_state = pick("all_possible_states", False, True, share=0.3)
         self.every_step = pick("all_possible_transitions", True, False, share=0.3)
-        self.prior = None if self.plain else pick("prior", None, "other data", share=0.12)
         super().draw()
         if pick("boundaries", False, True, share=0.3):
             self.fit_intercept = "boundaries"
@@ -50,17 +49,11 @@ class ChainProblem(KernelProblem):
         if self.missing == "-1":
             self.names = self.dice.replace("labels", "numbers")
         if self.stays_odd:
-            self.prior = self.dice.replace("prior", None)
             return
         if self.changed:
             self.checkpoint = self.dice.replace("checkpoint", None)
         if self.prior:
-            self.warm_start = self.dice.replace("warm_start", None)
-            self.by_evidence = self.dice.replace("C by evidence", False)
-            self.laplace = self.dice.replace("laplace", False)
             self.checkpoint = self.dice.replace("checkpoint", None)
-            if self.n_components == "auto":
-                self.n_components = self.dice.replace("n_components", "all")
         if self.missing:
             self.laplace = self.dice.replace("laplace", False)
             self.by_evidence = self.dice.replace("C by evidence", False)
@@ -110,15 +103,6 @@ class ChainProblem(KernelProblem):
             return "was written by a fit that differs"
         if self.prior:
             return self.prior_refusal
-        return self.changed_refusal
-
-    @property
-    def prior_refusal(self):
-        """Return a word of the error if the prior has another kernel, or an intercept that the fit lacks."""
-        if self.changed == "fit_intercept" and not self.fit_intercept:
-            return "fit_intercept="
-        if self.changed in ("n_components", "random_state") or (self.changed == "gamma" and self.gamma != "number"):
-            return None
         return self.changed_refusal
 
     @property
@@ -371,19 +355,11 @@ class ChainProblem(KernelProblem):
             samples.append(Sample(labellings, allowed, cliques, weight))
             first += T
         twin = Twin(terms, samples)
-        return twin if not self.prior else replace(twin, centre=twin.coordinates(self._prior_means(model)))
+        return twin if not self.prior else replace(twin, centre=twin.coordinates(self.prior_means(model)))
 
     def _input(self, model, name):
         """Return the kernel and the landmarks of a term of the model; None for the linear kernel, which has none."""
         return model.model_.layout.by_name[name].kernel, getattr(model.model_.maps[name], "landmarks", None)
-
-    def _prior_means(self, model):
-        """Return the weights of the earlier model; those of new landmarks, and of new terms, are 0."""
-        means, old = self.weights_of(model), self.weights_of(self.earlier)
-        for name, W in means.items():
-            known = np.zeros_like(W) if name not in old else old[name]
-            means[name] = np.pad(known, [(0, len(W) - len(known)), (0, 0)])
-        return means
 
     def weights_of(self, model):
         """Return the weights that the model reports, by term."""

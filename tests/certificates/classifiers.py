@@ -1,5 +1,7 @@
 """Random problems of KernelClassifier and their twins."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from certificates.kernel_problem import DENSE_ONLY, NO_MEANS, KernelProblem
@@ -38,7 +40,12 @@ class ClassifierProblem(KernelProblem):
         weights = self.sequence_weights
         if self.kernel != "linear":
             counted = np.vstack(self.rows)[weights > 0]
-            if self.is_null(self.kernel, counted):
+            fits = [counted]
+            if self.prior:
+                # The fit of the prior has no sample weights.
+                weights = self._row_weights(None)
+                fits.append(self.inputs(self.n, "other inputs")[weights > 0])
+            if any(self.is_null(self.kernel, rows) for rows in fits):
                 return "nothing can be learned"
             U = len(np.unique(counted, axis=0))
             few = (self.n_components == "some" and self.n_landmarks < U) or (self.n_components == "auto" and U > 64)
@@ -51,7 +58,7 @@ class ClassifierProblem(KernelProblem):
                 return "exact"
         if self.solver == "dual" and not (self.kernel == "linear" and self.is_sparse and self.label_kernel == "delta"):
             return "dual"
-        return self.changed_refusal
+        return self.prior_refusal if self.prior else self.changed_refusal
 
     @property
     def parameters(self):
@@ -71,8 +78,12 @@ class ClassifierProblem(KernelProblem):
         if self.warm_start == "other data":
             other = self.inputs(self.n, "other inputs")
             model.fit(self.matrix(other), y)
+        changed = {self.changed: self.earlier_value} if self.changed else {}
+        if self.prior:
+            other = self.inputs(self.n, "other inputs")
+            self.earlier = KernelClassifier(**self.parameters | changed).fit(self.matrix(other), y)
+            model.set_params(prior=self.earlier)
         if self.warm_start == "other C":
-            changed = {self.changed: self.earlier_value} if self.changed else {}
             model.set_params(**changed, C=self.C * 30).fit(X, y)
             model.set_params(**{name: self.parameters[name] for name in ("C", *changed)})
         return model.fit(X, y, self.weights)
@@ -80,7 +91,10 @@ class ClassifierProblem(KernelProblem):
     @property
     def sequence_weights(self):
         """Return what rows count for: their weight times that of their class."""
-        weights = np.ones(self.n) if self.weights is None else np.array(self.weights, float)
+        return self._row_weights(self.weights)
+
+    def _row_weights(self, sample_weight):
+        weights = np.ones(self.n) if sample_weight is None else np.array(sample_weight, float)
         by_class = None if self.class_weight is None else self.class_weights(self.truth[weights > 0])
         return weights if by_class is None else weights * by_class[self.truth]
 
@@ -96,7 +110,8 @@ class ClassifierProblem(KernelProblem):
             Sample(labellings, labellings[:, 0] == own, dict.fromkeys(terms, (np.array([i]), labellings)), weight)
             for i, (own, weight) in enumerate(zip(self.truth, self.sequence_weights, strict=True))
         ]
-        return Twin(terms, samples)
+        twin = Twin(terms, samples)
+        return twin if not self.prior else replace(twin, centre=twin.coordinates(self.prior_means(model)))
 
     def weights_of(self, model):
         """Return the weights that the model reports."""

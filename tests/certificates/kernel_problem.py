@@ -37,6 +37,7 @@ class KernelProblem(Problem):
         self.fit_intercept = pick("fit_intercept", False, True, share=0.3)
         self.by_evidence = pick("C by evidence", False, True, share=0.05)
         self.changed = None if self.plain else pick("changed parameter", None, *CHANGES, share=0.15)
+        self.prior = None if self.plain else pick("prior", None, "other data", share=0.12)
         self.draw_common(SOLVERS)
         self.d = self.dice.count("d", 1, 3)
         self.L = self.dice.count("L", 2, 4)
@@ -50,6 +51,7 @@ class KernelProblem(Problem):
             # The fit before has no weights and no checkpoint, and would be refused for another reason, or alone.
             self.warm_start = self.dice.replace("warm_start", None)
             self.changed = self.dice.replace("changed parameter", None)
+            self.prior = self.dice.replace("prior", None)
             return
         if self.changed:
             self.warm_start = self.dice.replace("warm_start", "other C")
@@ -62,6 +64,12 @@ class KernelProblem(Problem):
             self.n_components = self.dice.replace("n_components", "all")
         if self.pivots in ("kmeans", "lloyd") and (self.is_sparse or self.kernel in NO_MEANS):
             self.pivots = self.dice.replace("pivots", "random")
+        if self.prior:
+            self.warm_start = self.dice.replace("warm_start", None)
+            self.by_evidence = self.dice.replace("C by evidence", False)
+            self.laplace = self.dice.replace("laplace", False)
+            if self.n_components == "auto":
+                self.n_components = self.dice.replace("n_components", "all")
         if self.solver == "dual":
             self.kernel = self.dice.replace("kernel", "linear")
             self.label_kernel = self.dice.replace("label_kernel", "delta")
@@ -95,6 +103,15 @@ class KernelProblem(Problem):
             return None
         linear = set(self.kernels) <= {None, "linear"}
         return None if linear and self.changed in OF_LANDMARKS else f"{self.changed}="
+
+    @property
+    def prior_refusal(self):
+        """Return a word of the error if the prior has another kernel, or an intercept that the fit lacks."""
+        if self.changed == "fit_intercept" and not self.fit_intercept:
+            return "fit_intercept="
+        if self.changed in ("n_components", "random_state") or (self.changed == "gamma" and self.gamma != "number"):
+            return None
+        return self.changed_refusal
 
     @property
     def kernels(self):
@@ -162,6 +179,14 @@ class KernelProblem(Problem):
         B = landmarks.toarray() if sp.issparse(landmarks) else landmarks
         return self.whiten(kernel, X, B, *numbers)
 
+    def prior_means(self, model):
+        """Return the weights of the earlier model; those of new landmarks, and of new terms, are 0."""
+        means, old = self.weights_of(model), self.weights_of(self.earlier)
+        for name, W in means.items():
+            known = np.zeros_like(W) if name not in old else old[name]
+            means[name] = np.pad(known, [(0, len(W) - len(known)), (0, 0)])
+        return means
+
     def is_null(self, kernel, rows):
         """Tell whether k(x, x) = 0 at all of these inputs, from which nothing can be learned."""
         return (kernel == "cosine" or (kernel == "poly" and self.coef0 == 0)) and not np.vstack(rows).any()
@@ -195,7 +220,7 @@ class KernelProblem(Problem):
 
     def check_gamma(self, model):
         """Compare gamma with its definition, if rows count alike."""
-        taken_over = self.warm_start == "other data" or getattr(self, "prior", None)
+        taken_over = self.warm_start == "other data" or self.prior
         if self.kernel in ("linear", "cosine", "tent", *kernels.PROCESSES) or taken_over:
             return
         expected = {"number": self.gamma_number, "auto": 1.0 / self.d}.get(self.gamma)

@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from chain_fits import of_tokens_and_steps
-from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF, SegmentCRF
+from kernelcrf import ChainCRF, GraphCRF, Input, KernelClassifier, MarkovNetwork, MultiLabelCRF, SegmentCRF
 from kernelcrf.estimators.parameters import declared_parameters
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Settings, fit
@@ -207,6 +207,29 @@ def test_a_penalty_makes_weights_zero_and_keeps_the_certificate(name, penalty):
     # The weights of the fit without this penalty are a candidate, and theirs is the smallest objective without it.
     most = plain.certificate_.objective + layout.extra(plain.model_.theta)
     assert plain.certificate_.objective < sparse.certificate_.objective <= most * (1 + 1e-7)
+
+
+@OF_INPUTS
+def test_two_inputs_equal_their_columns_side_by_side(name):
+    """`test_inputs.py` and `test_named_inputs.py` try all that goes with several inputs."""
+    inputs = {"first": Input("linear", columns=[0]), "second": Input("linear", columns=[1])}
+    joined = fitted(name, kernel="linear", gamma="scale", tol=1e-9).certificate_
+    apart = fitted(name, inputs=inputs, gamma="scale", tol=1e-9).certificate_
+    assert apart.objective == pytest.approx(joined.objective, rel=1e-8)
+
+
+@ALL
+def test_an_update_without_new_data_is_the_earlier_model(name):
+    """`test_prior.py` and `test_updates.py` try all that goes with a prior."""
+    model, X, y = CASES[name]
+    old = fitted(name, laplace=True)
+    new = clone(model).set_params(prior=old).fit(X, y, sample_weight=np.zeros(len(X)))
+    assert new.model_ is old.model_
+    # With tiny prior variances, the weights stay at their prior means.
+    tiny = {name: 1e-12 for name in ("C", "C_label") if name in model.get_params()}
+    near = fitted(name, prior=old, **tiny)
+    assert near.certificate_.status == "optimal"
+    np.testing.assert_allclose(near.model_.theta[: len(old.model_.theta)], old.model_.theta, atol=1e-6)
 
 
 def test_classes_of_nodes_have_weights():

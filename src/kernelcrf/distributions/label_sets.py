@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Floats, Inputs, Labels, UserData
+from kernelcrf.arrays import Array, Floats, Inputs, Labels, NamedInputs, UserData
 from kernelcrf.distributions.base import Distribution, read_only
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.models.base import rng_of
@@ -50,7 +50,7 @@ class LabelSetDistribution(Distribution):
     """
 
     model: LabelSetModel
-    rows: Inputs
+    rows: Inputs | NamedInputs
     engine: LocalEngine
     base: Mapping[str, Array] | None = None
 

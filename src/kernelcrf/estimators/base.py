@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
@@ -25,16 +25,19 @@ from kernelcrf.arrays import Array, Arrays, Config, Inputs
 from kernelcrf.basis.landmarks import N_COMPONENTS, NumberOrLandmarks, number_and_rule
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.estimators.inheritance import check_warm_start, specify
+from kernelcrf.estimators.inheritance import check_prior, check_warm_start, specify
+from kernelcrf.estimators.input import INPUTS, OF_ONE_INPUT, Input, is_mapping_of_inputs
 from kernelcrf.estimators.parameters import (
     GAMMA,
     PENALTY,
     STORED_DTYPE,
     check_values,
 )
+from kernelcrf.estimators.prior import PRIOR, check_terms, model_of
 from kernelcrf.estimators.stored import set_parameters, to_stored
 from kernelcrf.fitting.checkpoints import CHECKPOINT, Checkpoint
 from kernelcrf.fitting.corpus import Groups, Problem
+from kernelcrf.fitting.earlier import Earlier
 from kernelcrf.fitting.fit import Callback, Settings, Start
 from kernelcrf.fitting.held_out import FIRST_C
 from kernelcrf.fitting.structure_search import SearchSettings
@@ -49,8 +52,10 @@ from kernelcrf.persistence import Budget, ModelFileError, PathLike, write
 from kernelcrf.persistence.crfsuite.model_file import refuse_suffix
 from kernelcrf.persistence.error import CONTENT_ERRORS
 from kernelcrf.readers.columns import string_names
+from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.rules import AUTO, EVIDENCE, PRIOR_VARIANCE_OR_RULE, VarianceRule, find_C_rule, of_C
-from kernelcrf.score.terms import OF_INPUT, Term
+from kernelcrf.score.cliques import TOKENS
+from kernelcrf.score.terms import BETWEEN, OF_INPUT, NamedInput, Term, input_name, named_term
 from kernelcrf.solvers import SOLVER, Record, Restarts, Solver
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
 from kernelcrf.solvers.stopping import STOP, StoppingRule
@@ -63,6 +68,7 @@ from kernelcrf.validation import (
     ParameterError,
     either,
     shown,
+    shown_list,
     stacklevel_of_user,
     validated,
     whole,
@@ -133,6 +139,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
     checkpoint: Annotated[Any, CHECKPOINT] = None
     n_jobs: Annotated[int | None, N_JOBS] = 1
     random_state: Annotated[Any, SEED] = None
+    prior: Annotated[Any, PRIOR] = None
     verbose: Annotated[int, either(whole(least=0), *FLAG.constraints)] = 0
 
     _model_type: ClassVar[type[FittedModel]]
@@ -202,6 +209,20 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
             check_warm_start(self._specification, model)
         return model
 
+    def _find_prior(self) -> Model | None:
+        """Return the model of the parameter `prior`, or None; raise if this fit cannot take over its weights."""
+        model: Model | None = model_of(self.prior, type(self), self._model_type)
+        if model is not None:
+            check_prior(self._specification, model)
+            check_terms(self, model)
+        return model
+
+    def __sklearn_clone__(self) -> Self:
+        """Return a copy with the same parameters, which is not fitted; its prior is the same fitted model."""
+        copied: Self = super().__sklearn_clone__()
+        copied.prior = self.prior
+        return copied
+
     @property
     def _engine(self) -> LocalEngine:
         return LocalEngine(1 if self.n_jobs is None else self.n_jobs)
@@ -222,6 +243,18 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
         """Return whether the hyperparameters of the kernel are chosen."""
         rule = find_C_rule(self.C)
         return rule is not None and rule.optimize_kernel
+
+    def _groups(self, terms: Sequence[Term]) -> list[list[str]]:
+        """Return the names of the terms that have the prior variance C, in groups that share one C."""
+        return [[term.name for term in terms]]
+
+    def _update(self, terms: Sequence[Term], groups: Groups, prior: Earlier) -> tuple[list[Term], Groups]:
+        """Return the terms with the priors of an earlier model, and the groups whose C is still to be chosen."""
+        found = prior.extend(terms)
+        if prior.posterior is None or self._given_C != AUTO:
+            return found, groups
+        # The posterior is that of the C of the earlier fit, so that Bayes' rule asks for the same one.
+        return prior.with_variances(found, {name for names in groups for name in names}), []
 
     def _first_C(self, earlier: Model | None) -> float:
         """Return the prior variance C at the start of a fit, before a search changes it.
@@ -263,6 +296,12 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
 
     def _check_combinations(self) -> None:
         """Raise if the values of two parameters are valid but cannot be combined."""
+        if self.prior is not None:
+            others = {name: getattr(self, name, None) is not None for name in ("penalty", "engine")}
+            others["warm_start"] = bool(self.warm_start)
+            self._exclude("prior", others, "pass the default of this parameter, or prior=None")
+            advice = "the evidence is for priors with the mean 0. Pass C='auto' or a number"
+            self._exclude("prior", {"C": self._uses_evidence}, advice)
         if self.checkpoint is not None:
             self._exclude("checkpoint", self._searches, "a checkpoint can store one fit, but a search makes several")
 
@@ -361,27 +400,140 @@ class InputEstimator(Estimator[Model]):
     gamma: Annotated[float | str, GAMMA] = "scale"
     n_components: Annotated[NumberOrLandmarks, N_COMPONENTS] = 500
     penalty: Annotated[Penalty | None, PENALTY] = None
+    inputs: Annotated[Any, INPUTS] = None
+
+    # The parameters with further kernels, which share gamma and n_components with `kernel`.
+    _further_kernels: ClassVar[tuple[str, ...]] = ()
+    # The kinds of cliques that an input may score.
+    _scored_by_inputs: ClassVar[tuple[str, ...]] = (TOKENS,)
 
     landmarks_ = Fitted[Inputs | None]("landmarks")
+    input_variances_ = Fitted[dict[str, float]]("variances")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters as a dict; if `deep` is True, also those of inputs, such as `inputs__words__C`."""
+        found: dict[str, Any] = super().get_params(deep)
+        for name, one in (self.inputs or {}).items() if deep and is_mapping_of_inputs(self.inputs) else ():
+            found[OF_INPUT + name] = one
+            of_input = Input.of_kernel(one).get_params()
+            found |= {f"{OF_INPUT}{name}{BETWEEN}{key}": value for key, value in of_input.items()}
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also those of inputs by names such as `inputs__words__C`, and return the estimator."""
+        own = {key: value for key, value in params.items() if not key.startswith(OF_INPUT)}
+        super().set_params(**own)
+        # "inputs__words" is set before "inputs__words__C".
+        for key in sorted(params.keys() - own.keys()):
+            inputs = self.inputs or {}
+            name, _, parameter = key.removeprefix(OF_INPUT).partition(BETWEEN)
+            if name not in inputs:
+                raise ValueError(
+                    f"Invalid parameter {key!r} for estimator {type(self).__name__}: there is no input {name!r}; "
+                    f"expected one of {shown_list(inputs)}"
+                )
+            if parameter and isinstance(inputs[name], Input):
+                inputs[name].set_params(**{parameter: params[key]})
+            else:
+                given = Input(inputs[name]).set_params(**{parameter: params[key]}) if parameter else params[key]
+                self.inputs = {**inputs, name: given}
+        return self
+
+    @property
+    def _named_inputs(self) -> dict[str, Input]:
+        """Return the inputs that have names; empty if there is one input without a name."""
+        return {name: Input.of_kernel(one) for name, one in (self.inputs or {}).items()}
 
     @property
     def _searches(self) -> dict[str, bool]:
-        return super()._searches | {"n_components": self._adds_landmarks}
-
-    @property
-    def _adds_landmarks(self) -> bool:
-        """Return whether landmarks are added until the gap is at most `tol`."""
-        return number_and_rule(self.n_components)[0] == AUTO
+        adding = any(number_and_rule(one.n_components)[0] == AUTO for one in self._named_inputs.values())
+        return super()._searches | {"n_components": number_and_rule(self.n_components)[0] == AUTO, "inputs": adding}
 
     def _settings(self, seed: int) -> Settings:
         n_components, rule = number_and_rule(self.n_components)
-        return replace(super()._settings(seed), n_components=n_components, rule=rule)
+        of_inputs = {name: number_and_rule(one.n_components) for name, one in self._named_inputs.items()}
+        return replace(super()._settings(seed), n_components=n_components, rule=rule, of_inputs=of_inputs)
 
     def _check_combinations(self) -> None:
         super()._check_combinations()
+        if self.inputs is not None:
+            self._check_inputs(self._named_inputs)
         if self.penalty is not None:
             others = {"C": self._uses_evidence, "laplace": bool(self.laplace)}
             self._exclude("penalty", others, "penalties with corners have no evidence. Set penalty=None")
+
+    def _check_inputs(self, inputs: Mapping[str, Input]) -> None:
+        """Raise if an input is wrong, or if parameters are set that belong to each input."""
+        defaults = {field.name: field.default for field in fields(self)}
+        is_shared = any(getattr(self, name) is not None for name in self._further_kernels)
+        names = ("kernel",) if is_shared else OF_ONE_INPUT
+        changed = {name: bool(getattr(self, name) != defaults[name]) for name in names}
+        self._exclude("inputs", changed, "set this parameter of each Input")
+        for name, one in inputs.items():
+            if not isinstance(name, str) or not name or BETWEEN in name:
+                raise ParameterError(f"inputs has the name {shown(name)}: expected a string without {BETWEEN!r}")
+            one.check(name)
+            if one.scores not in self._scored_by_inputs:
+                raise ParameterError(
+                    f"inputs__{name}__scores={one.scores!r}: expected {shown_list(self._scored_by_inputs)}, because "
+                    f"{type(self).__name__} has no other inputs"
+                )
+        of_tokens = [one for one in inputs.values() if one.scores == TOKENS]
+        if not of_tokens:
+            raise ParameterError("no input has scores='tokens': expected at least one input that scores all tokens")
+        advice = (
+            "the evidence chooses the kernel of tokens only if one input scores them; search over parameters such as "
+            "inputs__NAME__gamma"
+        )
+        self._exclude("inputs", {"C": self._optimizes_kernel and len(of_tokens) > 1}, advice)
+
+    @property
+    def _chosen(self) -> dict[str, tuple[str | None, Any]] | None:
+        """Return the entry and the columns that each input reads, or None if there is one input without a name."""
+        return {name: (one.of, one.columns) for name, one in self._named_inputs.items()} or None
+
+    @property
+    def _learns_names(self) -> bool:
+        """Return whether a fit that starts from an earlier model adds the feature names of its data to the known ones.
+
+        It does not if a kernel compares several inputs side by side, because old columns would move.
+        """
+        return self.inputs is None or all(getattr(self, name) is None for name in self._further_kernels)
+
+    def _named_kernels(self, reader: InputsReader, by_scale: Callable[[str], float]) -> dict[str, InputKernel]:
+        """Return the kernels that the parameter `inputs` defines, by names of parameters.
+
+        by_scale : a function that computes gamma from the input of a given name, for gamma="scale".
+        """
+        inputs = self._named_inputs.items()
+        return {kernel_parameter(named_term(name)): one.make_kernel(name, reader, by_scale) for name, one in inputs}
+
+    def _scored_inputs(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, NamedInput]:
+        """Return the inputs that have a name, with their kernels.
+
+        kernels : the result of `_named_kernels`.
+        C : the prior variance of inputs that have none of their own.
+        """
+        return {
+            name: NamedInput(
+                kernels[kernel_parameter(named_term(name))], C if one.C is None else float(one.C), one.scores
+            )
+            for name, one in self._named_inputs.items()
+        }
+
+    def _groups(self, terms: Sequence[Term]) -> list[list[str]]:
+        """Return the names of the terms that have the prior variance C, in groups that share one C.
+
+        Each input that has a name is a group, unless it has a C of its own. All other terms are a group.
+        """
+        if self.inputs is None:
+            return super()._groups(terms)
+        groups: dict[str | None, list[str]] = {name: [] for name, one in self._named_inputs.items() if one.C is None}
+        groups[None] = []
+        for term in terms:
+            if (name := input_name(term.name)) in groups:
+                groups[name].append(term.name)
+        return [names for names in groups.values() if names]
 
     def _penalise(self, terms: Sequence[Term]) -> list[Term]:
         """Return the terms with the penalty of this estimator; raise if it has no meaning for one of their kernels."""
@@ -389,7 +541,7 @@ class InputEstimator(Estimator[Model]):
             return list(terms)
         for term in terms:
             if self.penalty.of_coordinates and term.kernel is not None and not term.kernel.is_linear:
-                name = kernel_parameter(term.name) if term.name.startswith(OF_INPUT) else "kernel"
+                name = kernel_parameter(term.name) if input_name(term.name) is not None else "kernel"
                 raise ParameterError(
                     f"penalty={self.penalty!r} needs linear kernels, and term {term.name!r} has "
                     f"{term.kernel.described}: pass {name}='linear', another penalty, or penalty=None"

@@ -11,61 +11,38 @@ Z(x) makes the probabilities sum to one. `fit` minimises the negative log poster
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from kernelcrf.answers.leave_one_out import predict_left_out
 from kernelcrf.arrays import Floats, UserData
-from kernelcrf.basis.landmarks import AUTO, number_and_rule
 from kernelcrf.decoding import DecodingRule, rules_for
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.chain import ChainDistribution
 from kernelcrf.estimators.base import Fitted
-from kernelcrf.estimators.inheritance import check_prior
 from kernelcrf.estimators.input import Input
 from kernelcrf.estimators.parameters import LAPLACE, STORED_DTYPE
-from kernelcrf.estimators.prior import PRIOR, check_terms, earlier_of, model_of
+from kernelcrf.estimators.prior import earlier_of
 from kernelcrf.estimators.sequences import SequenceEstimator
-from kernelcrf.fitting.fit import Settings
 from kernelcrf.fitting.leave_one_out import LeaveOneOut
 from kernelcrf.fitting.training_data import read_training_data
-from kernelcrf.kernels.gamma import KERNEL_OR_AUTO
-from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
-from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.persistence import PathLike
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX, write_model
 from kernelcrf.readers.base_scores import check_base_scores
-from kernelcrf.readers.inputs import BETWEEN, InputsReader
-from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.score.cliques import TOKENS
-from kernelcrf.score.terms import OF_INPUT, TOKEN_TERM, Term
+from kernelcrf.score.cliques import OF_INPUTS, TOKENS
+from kernelcrf.score.terms import TOKEN_TERM, named_term
 from kernelcrf.validation import (
     FLAG,
     PATH,
     POSITIVE,
-    Constraint,
-    ParameterError,
-    either,
-    nothing,
     shown,
-    shown_list,
     validated,
 )
-
-
-def _is_mapping_of_inputs(value: Any) -> bool:
-    is_mapping = isinstance(value, Mapping) and len(value) > 0
-    return is_mapping and all(isinstance(one, Input) or KERNEL_OR_AUTO.accepts(one) for one in value.values())
-
-
-INPUTS = either(Constraint("a dict from names to kernels or kernelcrf.Input", _is_mapping_of_inputs), nothing)
-# Parameters that belong to one input, and are set for each of several inputs.
-OF_ONE_INPUT = ("kernel", "gamma", "n_components")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -263,16 +240,14 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     2.0
     """
 
-    inputs: Annotated[Any, INPUTS] = None
     decoding: Annotated[str | DecodingRule, rules_for(ChainDistribution)] = "viterbi"
     laplace: Annotated[bool | str, LAPLACE] = False
     engine: Annotated[Any, ENGINE] = None
-    prior: Annotated[Any, PRIOR] = None
 
     _model_type = ChainModel
+    _scored_by_inputs: ClassVar[tuple[str, ...]] = OF_INPUTS
 
     edge_coef_ = Fitted[Floats | None]("edge_coef")
-    input_variances_ = Fitted[dict[str, float]]("variances")
 
     @releasing()
     def fit(
@@ -302,17 +277,13 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         A fit that stops at `max_iter` warns with ConvergenceWarning.
         """
         self._validate_params()
-        earlier, prior = self._find_start(), model_of(self.prior, type(self))
-        if prior is not None:
-            check_prior(self._specification, prior)
-            check_terms(self, prior)
+        earlier, prior = self._find_start(), self._find_prior()
         settings = {name: getattr(self, name) for name in ("hash_features", "classes", "class_weight", "constraints")}
         settings["earlier"] = None if earlier is None else (earlier.reader, earlier.labels)
         if self.engine is None and not is_distributed(X):
-            chosen = {name: (one.of, one.columns) for name, one in self._named_inputs.items()} or None
             settings["prior"] = None if prior is None else (prior.reader, prior.labels)
             settings["base_scores"] = base_scores
-            read = read_training_data(X, y, sample_weight, lengths, inputs=chosen, **settings)
+            read = read_training_data(X, y, sample_weight, lengths, inputs=self._chosen, **settings)
         elif base_scores is not None:
             raise ValueError(
                 "base_scores cannot be combined with data on a cluster: pass sequences in this process and "
@@ -343,8 +314,9 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             if not read.n_tokens:
                 self.model_ = prior
                 return self
-            known = earlier_of(prior, reader, read.labels)
-        make = partial(self._kernels_for, reader, read.by_scale)
+            labels = read.labels.positions_of(prior.labels)
+            known = earlier_of(prior, labels, len(read.labels.classes), read.data.n_columns)
+        make = partial(self._kernels, reader, read.by_scale)
         found = self._train_chain(
             read.data,
             len(read.labels.classes),
@@ -436,103 +408,10 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         crf.model_ = replace(read_crfsuite(source), specification=crf._specification)
         return crf
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters as a dict; if `deep` is True, also those of inputs, such as `inputs__words__C`."""
-        found: dict[str, Any] = super().get_params(deep)
-        for name, one in (self.inputs or {}).items() if deep and _is_mapping_of_inputs(self.inputs) else ():
-            found[OF_INPUT + name] = one
-            of_input = Input.of_kernel(one).get_params()
-            found |= {f"{OF_INPUT}{name}{BETWEEN}{key}": value for key, value in of_input.items()}
-        return found
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, also those of inputs by names such as `inputs__words__C`, and return the estimator."""
-        own = {key: value for key, value in params.items() if not key.startswith(OF_INPUT)}
-        super().set_params(**own)
-        # "inputs__words" is set before "inputs__words__C".
-        for key in sorted(params.keys() - own.keys()):
-            name, _, parameter = key.removeprefix(OF_INPUT).partition(BETWEEN)
-            if name not in (self.inputs or {}):
-                raise ValueError(
-                    f"Invalid parameter {key!r} for estimator {type(self).__name__}: there is no input {name!r}; "
-                    f"expected one of {shown_list(self.inputs or ())}"
-                )
-            if parameter and isinstance(self.inputs[name], Input):
-                self.inputs[name].set_params(**{parameter: params[key]})
-            else:
-                given = Input(self.inputs[name]).set_params(**{parameter: params[key]}) if parameter else params[key]
-                self.inputs = {**self.inputs, name: given}
-        return self
-
-    def _check_combinations(self) -> None:
-        super()._check_combinations()
-        if self.inputs is not None:
-            self._check_inputs()
-        if self.prior is not None:
-            others = {
-                "penalty": self.penalty is not None,
-                "warm_start": bool(self.warm_start),
-                "engine": self.engine is not None,
-            }
-            self._exclude("prior", others, "pass the default of this parameter, or prior=None")
-            self._exclude(
-                "prior",
-                {"C": self._uses_evidence},
-                "the evidence is for priors with the mean 0. Pass C='auto' or a number",
-            )
-
-    def _check_inputs(self) -> None:
-        """Raise if an input is wrong, or if parameters are set that belong to each input."""
-        defaults = {field.name: field.default for field in fields(self)}
-        changed = {name: bool(getattr(self, name) != defaults[name]) for name in OF_ONE_INPUT}
-        self._exclude("inputs", changed, "set this parameter of each Input")
-        inputs = self._named_inputs
-        for name, one in inputs.items():
-            if not isinstance(name, str) or not name or BETWEEN in name:
-                raise ParameterError(f"inputs has the name {shown(name)}: expected a string without {BETWEEN!r}")
-            one.check(name)
-        of_tokens = [one for one in inputs.values() if one.scores == TOKENS]
-        if not of_tokens:
-            raise ParameterError("no input has scores='tokens': expected at least one input that scores all tokens")
-        advice = (
-            "the evidence chooses the kernel of tokens only if one input scores them; search over parameters such as "
-            "inputs__NAME__gamma"
-        )
-        self._exclude("inputs", {"C": self._optimizes_kernel and len(of_tokens) > 1}, advice)
-
-    def __sklearn_clone__(self) -> Self:
-        """Return a copy with the same parameters, which is not fitted; its prior is the same fitted model."""
-        copied: Self = super().__sklearn_clone__()
-        copied.prior = self.prior
-        return copied
-
-    @property
-    def _named_inputs(self) -> dict[str, Input]:
-        """Return the inputs that have names; empty if there is one input without a name."""
-        return {name: Input.of_kernel(one) for name, one in (self.inputs or {}).items()}
-
     @property
     def _least_counts(self) -> Mapping[str, float]:
-        of_inputs = [OF_INPUT + name for name, one in self._named_inputs.items() if one.scores == TOKENS]
+        of_inputs = [named_term(name) for name, one in self._named_inputs.items() if one.scores == TOKENS]
         return self._least_counts_of(of_inputs or [TOKEN_TERM])
-
-    def _kernels_for(
-        self, reader: SequenceReader | InputsReader, by_scale: Callable[[str], float]
-    ) -> dict[str, InputKernel]:
-        """Return a dict from the name of each parameter that sets a kernel to its kernel for the inputs of a reader."""
-        if isinstance(reader, InputsReader):
-            inputs = self._named_inputs.items()
-            return {kernel_parameter(OF_INPUT + name): one.make_kernel(name, reader, by_scale) for name, one in inputs}
-        return self._kernels(reader.n_features, reader.is_sparse(TOKENS), partial(by_scale, TOKENS))
-
-    def _settings(self, seed: int) -> Settings:
-        own = {OF_INPUT + name: number_and_rule(one.n_components) for name, one in self._named_inputs.items()}
-        return replace(super()._settings(seed), of_terms=own)
-
-    @property
-    def _searches(self) -> dict[str, bool]:
-        adding = any(number_and_rule(one.n_components)[0] == AUTO for one in self._named_inputs.values())
-        return super()._searches | {"inputs": adding}
 
     def _expected_features(self) -> dict[bool, int]:
         """Return the likely number of kernel features per token, which determines how data are divided on a cluster.
@@ -541,16 +420,3 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         """
         inputs = list(self._named_inputs.values()) or [Input(self.kernel, n_components=self.n_components)]
         return {sparse: sum(one.expected_features(sparse=sparse) for one in inputs) for sparse in (False, True)}
-
-    def _inputs_of(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, tuple[InputKernel, float, str]]:
-        return {
-            name: (kernels[kernel_parameter(OF_INPUT + name)], C if one.C is None else float(one.C), one.scores)
-            for name, one in self._named_inputs.items()
-        }
-
-    def _groups(self, terms: Sequence[Term]) -> list[list[str]]:
-        if self.inputs is None:
-            return super()._groups(terms)
-        of_inputs = {OF_INPUT + name: one.C is None for name, one in self._named_inputs.items()}
-        others = [term.name for term in terms if term.name not in of_inputs]
-        return [[name] for name, is_free in of_inputs.items() if is_free] + ([others] if others else [])

@@ -31,13 +31,15 @@ from kernelcrf.distributions.rows import RowDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import CLASSES, LAPLACE, OF_POSTERIORS, POSTERIOR
+from kernelcrf.estimators.prior import earlier_of
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import gamma_by_scale
+from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.rows import RowModel
 from kernelcrf.readers.base_scores import check_base_scores, read_row_scores
 from kernelcrf.readers.missing_labels import UNKNOWN
-from kernelcrf.readers.rows import RowReader, find_classes, row_accuracy
+from kernelcrf.readers.rows import RowReader, find_classes, more_classes, row_accuracy
 from kernelcrf.readers.weights import only_weighted, read_weights, weigh_samples
 from kernelcrf.score.cliques import TOKENS
 from kernelcrf.validation import shown_list, validated
@@ -47,8 +49,9 @@ from kernelcrf.validation import shown_list, validated
 class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ignore[misc]
     """Gaussian process classifier with two or more classes, a low-rank kernel and a certified fit.
 
-    X is a matrix with one row per sample, and y has one label per row. Rows without a label, which is None, are left
-    out. So are rows with the label -1, if the other labels are strings or integers >= 0, and are not 1 alone.
+    X is a matrix with one row per sample, or a dict of them if there are several `inputs`. y has one label per row.
+    Rows without a label, which is None, are left out. So are rows with the label -1, if the other labels are strings or
+    integers >= 0, and are not 1 alone.
 
     Parameters
     ----------
@@ -71,12 +74,18 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         All labels, if some of them may not occur in y, or if -1 is one of them.
     class_weight : None, "balanced" or dict, default=None
         Weights of the rows of each class. Rows of weight 0 are left out of the fit.
+    inputs : None or dict from names to kernelcrf.Input, default=None
+        Several inputs, each with its own kernel, landmarks and C, as in ChainCRF. X is a dict from names to tables with
+        one row per sample (arrays, sparse matrices, data frames or lists of feature dicts), or one table of which
+        inputs read some columns.
     laplace : bool or "diagonal", default=False
         Whether to compute the marginal likelihood and the posterior of the weights. `log_marginal_likelihood`,
         `uncertainty`, `latent_mean_and_variance` and `predict_proba(posterior="laplace")` need them. "diagonal" has the
         same meaning as in ChainCRF.
     warm_start : bool, default=False
         Start from the kernel, landmarks and weights of the previous fit, as in ChainCRF. The classes must be the same.
+    prior : None, a fitted KernelClassifier, or the path of its file, default=None
+        An earlier model that this fit updates with new data, without the earlier training data, as in ChainCRF.
     random_state : int, RandomState or None, default=None
         Seed for the choice of landmarks, and for random starting points of the search for a kernel.
     n_components, certify_full : as in ChainCRF
@@ -88,7 +97,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     ----------
     classes_ : (L,) labels, in the order of the columns of probabilities.
     coef_, intercept_, landmarks_, C_, kernel_, objective_curve_, certificate_ : as in ChainCRF
-    log_marginal_likelihood_error_ : as in ChainCRF
+    log_marginal_likelihood_error_, input_variances_ : as in ChainCRF
     n_iter_ : the number of iterations of the solver; for the solver "dual", the number of evaluations of the objective.
     n_features_in_ : number of columns of X.
     feature_names_in_ : names of the columns of X, after a fit to a data frame.
@@ -96,7 +105,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     Examples
     --------
     >>> from sklearn.datasets import make_moons
-    >>> from kernelcrf import KernelClassifier
+    >>> from kernelcrf import Input, KernelClassifier
     >>> X, y = make_moons(200, noise=0.2, random_state=0)
     >>> model = KernelClassifier(C="evidence", n_components=50, laplace=True, random_state=0).fit(X, y)
     >>> round(model.score(X, y), 2), model.predict(X[:3]), model.predict_proba(X[:1]).round(2)
@@ -111,6 +120,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     >>> model.get_feature_names_out()[:1], model.top_features(2).columns.tolist()
     (array(['kernelclassifier0'], dtype=object), ['label', 'feature', 'weight'])
     >>> model.save("rows.kcrf")
+    >>> several = KernelClassifier(inputs={"first": Input("rbf", columns=[0])})  # each input has its own kernel and C
+    >>> several.set_params(inputs__first__C=2.0).get_params()["inputs__first__C"]
+    2.0
     """
 
     laplace: Annotated[bool | str, LAPLACE] = False
@@ -133,11 +145,16 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
             column per class, in the order of `classes_`. Pass scores of the same kind to `predict` and its like.
         """
         self._validate_params()
-        earlier, given = self._find_start(), X
-        rows, X, y = RowReader.fit(type(self).__name__, X, y)
-        if earlier is not None:
-            rows, X = earlier.reader, earlier.reader.read(given)
-        classes, labels = find_classes(y, self.classes)
+        earlier, prior, given = self._find_start(), self._find_prior(), X
+        before = earlier or prior
+        if prior is None:
+            rows, X, y = RowReader.fit(type(self).__name__, X, y, sample_weight, chosen=self._chosen)
+        if before is not None:
+            rows, X = before.reader.extend(given, sample_weight)
+        if prior is None:
+            classes, labels = find_classes(y, self.classes)
+        else:
+            classes, labels = more_classes(y, prior.classes, self.classes, X.shape[0])
         if earlier is not None and not np.array_equal(classes, earlier.classes):
             raise ValueError(
                 f"y has the classes {shown_list(classes.tolist())} and the previous fit had "
@@ -145,10 +162,14 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
                 "the same labels, or set warm_start=False"
             )
         base = read_row_scores(base_scores, len(labels), len(classes))
-        if earlier is not None:
-            check_base_scores(earlier.base, base)
+        if before is not None:
+            check_base_scores(before.base, base)
         offsets = None if base is None else base[TOKENS]
-        weights, known = read_weights(sample_weight, len(labels), "row"), labels != UNKNOWN
+        weights = read_weights(sample_weight, len(labels), "row", part=prior is not None)
+        known = labels != UNKNOWN
+        if prior is not None and not (known if weights is None else known & (weights > 0)).any():
+            self.model_ = prior
+            return self
         if not known.all():
             X, labels, weights = X[known], labels[known], None if weights is None else weights[known]
             offsets = None if offsets is None else offsets[known]
@@ -160,9 +181,21 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         chains = Chains.from_lengths(np.ones_like(labels, np.int64))
         base = {TOKENS: offsets} if base is not None else None
         data = LabelledSequences(X, chains, labels, len(classes), weights=weights, base=base)
-        by_scale = partial(gamma_by_scale, X, weights, rows.feature_names)
-        make = partial(self._kernels, X.shape[1], is_sparse(X), by_scale)
-        found = self._train_chain(data, len(classes), make, earlier)
+
+        def by_scale(name: str) -> float:
+            return gamma_by_scale(data.rows(name), weights, rows.names_of(name))
+
+        def make() -> dict[str, InputKernel]:
+            if rows.named is not None:
+                return self._named_kernels(rows.named, by_scale)
+            shape = X.shape[1], is_sparse(X), partial(by_scale, TOKENS)
+            return {"kernel": self._make_kernel("kernel", *shape)}
+
+        update = None
+        if prior is not None:
+            positions = np.searchsorted(classes, prior.classes).astype(np.int32)
+            update = earlier_of(prior, positions, len(classes), data.n_columns)
+        found = self._train_chain(data, len(classes), make, earlier, prior=update)
         self.model_ = RowModel.of(found, rows, classes, self._specification, base or ())
         return self
 

@@ -24,6 +24,7 @@ from kernelcrf.distributions.graph import GraphDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import InputNetworkEstimator
 from kernelcrf.estimators.parameters import CLASS_WEIGHT, CLASSES, OF_POSTERIORS, POSTERIOR
+from kernelcrf.estimators.prior import earlier_of
 from kernelcrf.fitting.graphs import COVERS, LabelledGraphs
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.joint_labels import Reversible
@@ -36,7 +37,7 @@ from kernelcrf.readers.graphs import GraphSamples, read_labelled_graphs
 from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
-from kernelcrf.score.terms import Term, constant_term
+from kernelcrf.score.terms import Term, constant_term, node_terms
 from kernelcrf.validation import FLAG, Constraint, either, one_of, shown_list, validated
 
 CLIQUES = (EDGES, SKIPS, PATHS)
@@ -78,6 +79,10 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     ----------
     kernel, gamma : as in ChainCRF
         The kernel of the node features. These parameters have the same meaning and the same defaults as in ChainCRF.
+    inputs : None or dict from names to kernelcrf.Input, default=None
+        Several inputs of nodes, each with its own kernel, landmarks and C, as in ChainCRF. The features of the nodes of
+        a graph are a dict from names to tables with one row per node (arrays, sparse matrices, data frames or lists of
+        feature dicts), or one table of which inputs read some columns. Edges have one input.
     C : float, "auto", "evidence" or a rule of kernelcrf.rules, default=1.0
         Prior variance of the weights of inputs. "auto" chooses a power of 10 on held-out graphs. "evidence" maximises
         the marginal likelihood: the probability of the training labels, averaged over the prior distribution.
@@ -113,6 +118,10 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         One of the solvers of ChainCRF, except "dual", or `Restarts`. "auto" is "lbfgs".
     warm_start : bool, default=False
         Start from the kernels, landmarks and weights of the previous fit, as in ChainCRF.
+    prior : None, a fitted GraphCRF, or the path of its file, default=None
+        An earlier model that this fit updates with new data, without the earlier training data, as in ChainCRF. The
+        graphs must have the types of nodes and edges, and the names of cliques, of the earlier ones. New labels need
+        directed=True.
     random_state : int, RandomState or None, default=None
         Seed for the landmarks, for Gibbs sampling and, if labels are missing, for the starting point of the fit.
     n_components, certify_full : as in ChainCRF
@@ -131,6 +140,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     covers_ : the name of the minimised objective: the negative log posterior, or its replacement in "loopy" or "gibbs".
     search_ : rounds of cliques="auto", and the cliques not added, with bounds on their gains; else None.
     landmarks_ : landmarks of the node features, a dict of them by type with node types; None for the linear kernel.
+        With several `inputs`, it is a dict of these values by the name of the input.
+    input_variances_ : the prior variance of each of several `inputs`, a dict.
     n_features_in_ : number of columns of the node features.
     feature_names_in_ : names of these columns, after a fit to data frames.
     n_iter_ : the number of iterations of the solver.
@@ -138,7 +149,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelcrf import GraphCRF
+    >>> from kernelcrf import GraphCRF, Input
     >>> rng = np.random.default_rng(0)
     >>> ring = [[0, 1], [1, 2], [2, 3], [3, 0]]
     >>> y = [np.full(4, rng.integers(2)) for _ in range(40)]  # all nodes of a ring share their label
@@ -159,6 +170,9 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     >>> crf.uncertainty(X[:1], n_samples=20).epistemic[0].shape  # how much more data would help
     (4,)
     >>> crf.save("graphs.kcrf")
+    >>> several = GraphCRF(inputs={"first": Input("rbf", columns=[0])})  # each input has its own kernel and C
+    >>> several.set_params(inputs__first__C=2.0).get_params()["inputs__first__C"]
+    2.0
     """
 
     directed: Annotated[bool, FLAG] = False
@@ -188,18 +202,26 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         """
         self._validate_params()
         seed = self._seed()
-        earlier = self._find_start()
-        like = None if earlier is None else earlier.empty_samples
+        earlier, prior = self._find_start(), self._find_prior()
+        before = earlier or prior
+        like = None if before is None else before.empty_samples
         reader, graphs, labels, weights, kept = read_labelled_graphs(
-            X, y, sample_weight, directed=self.directed, classes=self.classes, class_weight=self.class_weight, like=like
-        )
+            X, y, sample_weight, directed=self.directed, classes=self.classes, class_weight=self.class_weight,
+            like=like, chosen=self._chosen, learns_names=self._learns_names,
+            known=None if prior is None else prior.labels,
+        )  # fmt: skip
+        if prior is not None and not graphs.n_samples:
+            self.model_ = prior
+            return self
         L, m = len(reader.classes), _rows(graphs)
         base = read_node_scores(base_scores, Chains(graphs.offsets), L, kept)
-        if earlier is not None:
-            check_base_scores(earlier.base, base)
+        if before is not None:
+            check_base_scores(before.base, base)
+        if prior is not None:
+            graphs = prior.match(graphs)
         self._check_kinds(graphs.kinds, L)
         inputs = graphs.inputs_of_nodes | ({} if self.edge_kernel is None else graphs.inputs_of_edges)
-        terms = self._terms(graphs, L, earlier)
+        terms = self._terms(graphs, L, before)
         cliques = {name: graphs.members(name) for name in dict.fromkeys(term.cliques for term in terms)}
         data = LabelledGraphs(
             np.full(len(labels) // m, L),
@@ -212,16 +234,22 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             inference_named(self.inference, seed),
             base=None if base is None else graphs.spread(base[NODES]),
         )
+        grows = graphs.named is not None and self._learns_names
+        update = None
+        if prior is not None:
+            update = earlier_of(prior, reader.positions_of(prior.labels), L, data.n_columns)
+        present = [NODES, EDGES]
         self.model_ = GraphModel(
-            **self._train_network(terms, data, [NODES, EDGES], seed, earlier),
+            **self._train_network(terms, data, present, seed, earlier, update, grows=grows),
             labels=reader,
-            n_features=graphs.nodes.shape[1],
+            n_features=graphs.nodes.shape[1] if graphs.named is None else graphs.named.n_features,
             directed=graphs.directed,
             has_edge_features=graphs.edge_features is not None,
             seed=seed,
             covers=COVERS[self.inference],
             columns=graphs.columns,
             kinds=graphs.kinds,
+            named=graphs.named,
             base=tuple(base or ()),
         )
         return self
@@ -356,9 +384,11 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             name: LabelKernel("delta", L**k) if graphs.directed else Reversible(L, k)
             for name, k in {EDGES: 2, SKIPS: 2, PATHS: 3}.items()
         }
-        kernel, terms = self._kernel_of("kernel", earlier, kinds.nodes.values(), graphs.nodes), []
+        inputs = self._inputs_of(graphs.nodes, graphs.named, earlier, kinds.nodes.values(), C)
+        terms: list[Term] = []
         for kind in kinds.nodes.values():
-            terms += [Term(kind, kind, node, C, kernel, kind), Term(constant_term(kind), kind, node, self.C_label)]
+            terms += node_terms(kind, node, inputs, kind, kind)
+            terms.append(Term(constant_term(kind), kind, node, self.C_label))
         for name in self._wanted():
             of_name = kinds.edges.values() if name == EDGES else [name]
             terms += [Term(constant_term(kind), kind, label_kernels[name], self.C_label) for kind in of_name]

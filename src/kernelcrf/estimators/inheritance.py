@@ -15,10 +15,9 @@ from kernelcrf.estimators.input import Input
 from kernelcrf.fitting.specification import differences, plain_values, told
 from kernelcrf.models.base import FittedModel
 from kernelcrf.models.kernel import kernel_parameter
-from kernelcrf.readers.inputs import BETWEEN
 from kernelcrf.readers.labels import plain
 from kernelcrf.rules import find_C_rule
-from kernelcrf.score.terms import OF_INPUT
+from kernelcrf.score.terms import BETWEEN, OF_INPUT
 from kernelcrf.validation import ParameterError
 
 # Parameters that may have other values in a later fit. They change the objective, the solver or the answers, but
@@ -60,7 +59,13 @@ FREE_WITH_PRIOR = FREE | {
     "prior",
 }
 # With a prior, these values mean what the prior has.
-AS_IN_PRIOR = {"kernel": ("auto",), "gamma": ("scale", "auto"), "hash_features": (None,)}
+AS_IN_PRIOR = {
+    "kernel": ("auto",),
+    "gamma": ("scale", "auto"),
+    "hash_features": (None,),
+    "max_duration": (None,),
+    "categories": ("auto",),
+}
 # Parameters without effect on linear kernels, which have no landmarks.
 OF_LANDMARKS = (
     "gamma",

@@ -1,8 +1,8 @@
-"""Input: one of several inputs of a ChainCRF, with its own kernel, landmarks and prior variance."""
+"""Input: one of several inputs of an estimator, with its own kernel, landmarks and prior variance."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -20,9 +20,9 @@ from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.models.stored_parts import plain
-from kernelcrf.readers.inputs import BETWEEN, InputsReader
+from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.score.cliques import OF_INPUTS, TOKENS
-from kernelcrf.score.terms import OF_INPUT, PRIOR_VARIANCE
+from kernelcrf.score.terms import BETWEEN, OF_INPUT, PRIOR_VARIANCE
 from kernelcrf.validation import Constraint, either, instance_of, is_listed, nothing, one_of
 
 ENTRY = either(instance_of(str, text="the name of an entry"), nothing)
@@ -36,7 +36,7 @@ LIKELY_LANDMARKS = 500
 
 @dataclass(eq=False, repr=False)
 class Input(ValidatedEstimator):
-    """One of several inputs of a ChainCRF, with its own kernel, landmarks and prior variance.
+    """One of several inputs of an estimator, with its own kernel, landmarks and prior variance.
 
     Parameters
     ----------
@@ -48,17 +48,18 @@ class Input(ValidatedEstimator):
     n_components : int, None, "auto" or Landmarks(n, pivots), default=500
         Number of landmarks of this input, as in ChainCRF.
     C : float or None, default=None
-        Prior variance of the weights of this input. None uses the C of the ChainCRF; if that is "auto" or "evidence",
+        Prior variance of the weights of this input. None uses the C of the estimator; if that is "auto" or "evidence",
         `fit` chooses a separate C for this input.
     of : str or None, default=None
-        Name of the entry that this input reads, if sequences are dicts; None uses the name of the input. Two inputs
-        with the same `of` read the same entry.
+        Name of the entry that this input reads, if sequences (or X, if it has rows, or the nodes of graphs) are dicts;
+        None uses the name of the input. Two inputs with the same `of` read the same entry.
     columns : None, slice, str, or list of int or str, default=None
         Columns that this input reads: indices, or names of columns of data frames; None reads all columns.
     scores : "tokens", "steps", "starts" or "ends", default="tokens"
         What the input scores. "tokens" are the labels of all tokens, "starts" and "ends" those of first and of last
-        tokens. "steps" are the steps from one label to the next, with the input at the second of the two tokens; their
-        scores are added to the constant ones in `transitions_`.
+        tokens. "steps" are the steps from one label to the next, with the input at the second of the two tokens; they
+        need ChainCRF, and their scores are added to the constant ones in `transitions_`. Inputs of rows and of nodes
+        score all of them, which are "tokens", too.
 
     Examples
     --------
@@ -140,3 +141,14 @@ class Input(ValidatedEstimator):
             config["kernel"] = kernel.kernel
         config["n_components"] = landmarks_from_config(config["n_components"])
         return cls(**config)
+
+
+def is_mapping_of_inputs(value: Any) -> bool:
+    """Return whether a value is a dict from names to inputs or kernels, with at least one entry."""
+    is_mapping = isinstance(value, Mapping) and len(value) > 0
+    return is_mapping and all(isinstance(one, Input) or KERNEL_OR_AUTO.accepts(one) for one in value.values())
+
+
+INPUTS = either(Constraint("a dict from names to kernels or kernelcrf.Input", is_mapping_of_inputs), nothing)
+OF_ONE_INPUT = ("kernel", "gamma", "n_components")
+"""Parameters of estimators that belong to one input, and are set for each of several inputs."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -13,13 +14,15 @@ from kernelcrf.answers.weights import data_frame, top_terms
 from kernelcrf.arrays import Array, Floats, UserData
 from kernelcrf.estimators.base import Fitted, FittedNames, InputEstimator
 from kernelcrf.estimators.parameters import CLASS_WEIGHT
-from kernelcrf.fitting.corpus import Corpus, Problem
+from kernelcrf.fitting.corpus import Corpus, Groups, Problem
 from kernelcrf.fitting.earlier import Earlier
 from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
 from kernelcrf.models.kernel import KernelModel
-from kernelcrf.rules import AUTO
+from kernelcrf.readers.inputs import InputsReader
+from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.terms import Term, chain_terms
 from kernelcrf.validation import COUNT, FLAG, validated
 
@@ -43,13 +46,17 @@ class KernelEstimator(InputEstimator[Chained]):
     n_features_in_ = Fitted[int]("reader.n_features")
     feature_names_in_ = FittedNames("reader.column_names")
 
-    def _kernels(self, n_features: int, sparse: bool, by_scale: Callable[[], float]) -> dict[str, InputKernel]:
-        """Return the kernel that the parameter `kernel` defines, by the name of this parameter.
+    def _kernels(
+        self, reader: SequenceReader | InputsReader, by_scale: Callable[[str], float]
+    ) -> dict[str, InputKernel]:
+        """Return the kernels that the parameters define for the inputs of a reader, by names of parameters.
 
-        n_features, sparse : the number of columns of the inputs, and whether they are sparse.
-        by_scale : a function without arguments that computes gamma from the inputs, for gamma="scale".
+        by_scale : a function that computes gamma from the input of a given name, for gamma="scale".
         """
-        return {"kernel": self._make_kernel("kernel", n_features, sparse, by_scale)}
+        if isinstance(reader, InputsReader):
+            return self._named_kernels(reader, by_scale)
+        shape = reader.n_features, reader.is_sparse(TOKENS), partial(by_scale, TOKENS)
+        return {"kernel": self._make_kernel("kernel", *shape)}
 
     def _train_chain(
         self,
@@ -79,17 +86,12 @@ class KernelEstimator(InputEstimator[Chained]):
             C_bias=C if self.fit_intercept else None,
             C_ends=C if isinstance(self.fit_intercept, str) else None,
             label_kernel=self._label_kernel(n_labels),
-            inputs=self._inputs_of(kernels, C),
+            inputs=self._scored_inputs(kernels, C),
         )
         terms = self._penalise(terms + more(kernels, C))
-        groups = self._groups(terms)
+        groups: Groups = self._groups(terms)
         if prior is not None:
-            terms = prior.extend(terms)
-            if prior.posterior is not None and self._given_C == AUTO:
-                # The posterior is that of the C of the earlier fit, so that Bayes' rule asks for the same one.
-                variances, groups = prior.variances, []
-                first = next(iter(variances.values()))
-                terms = [replace(term, C=variances.get(term.name, first)) for term in terms]
+            terms, groups = self._update(terms, groups, prior)
         problem = Problem(terms, data, self._least_counts).only_observed()
         if earlier is not None:
             start = earlier.start_for(problem.terms, data.n_columns)
@@ -105,14 +107,6 @@ class KernelEstimator(InputEstimator[Chained]):
     def _label_kernel(self, n_labels: int) -> Any:
         """Return the kernel of labels, given the number of labels."""
         return self.label_kernel
-
-    def _inputs_of(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, tuple[InputKernel, float, str]]:
-        """Return, for each input that has a name, its kernel, its prior variance, and the cliques that it scores."""
-        return {}
-
-    def _groups(self, terms: Sequence[Term]) -> list[list[str]]:
-        """Return the names of the terms that have the prior variance C, in groups that share one C."""
-        return [[term.name for term in terms]]
 
     @property
     def _least_counts(self) -> Mapping[str, float]:

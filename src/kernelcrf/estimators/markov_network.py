@@ -24,6 +24,7 @@ from kernelcrf.distributions.table import TableDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import NetworkEstimator, interacting_pairs
 from kernelcrf.estimators.parameters import CATEGORIES, OF_POSTERIORS, POSTERIOR, STRUCTURE
+from kernelcrf.estimators.prior import earlier_of
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.joint_labels import Contrasts, Product
@@ -87,6 +88,10 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         Whether to compute `certificate_.gap_full`. Without landmarks, it is the same as `certificate_.gap_in_span`.
     warm_start : bool, default=False
         Start from the weights of the previous fit, which must have had the same kernel.
+    prior : None, a fitted MarkovNetwork, or the path of its file, default=None
+        An earlier model that this fit updates with new data, without the earlier training data, as in ChainCRF. The
+        table must have the columns and values of the earlier one; list values that may occur later in `categories`. The
+        pairs of variables that interact in the earlier model stay; structure="auto" may add others.
     random_state : int, RandomState or None, default=None
         Seed for the starting point of the fit, if values are missing.
     max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
@@ -143,18 +148,26 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None) -> MarkovNetwork:
         """Fit the model to the rows of X, and return it; `sample_weight` has one weight per row, and y is ignored."""
         self._validate_params()
-        earlier = self._find_start()
-        reader, labels = TableReader.fit(X, None if isinstance(self.categories, str) else self.categories)
-        weights, labels = only_weighted(read_weights(sample_weight, len(labels), "row"), labels)
-        cards = np.array([len(values) for values in reader.categories])
-        pairs = interacting_pairs(self.structure, labels, cards, weights)
+        earlier, prior = self._find_start(), self._find_prior()
+        if prior is None:
+            reader, labels = TableReader.fit(X, None if isinstance(self.categories, str) else self.categories)
+        else:
+            reader, labels = prior.reader, prior.reader.read(X)
+        given = read_weights(sample_weight, len(labels), "row", part=prior is not None)
+        weights, labels = only_weighted(given, labels)
+        if prior is not None and not len(labels):
+            self.model_ = prior
+            return self
+        cards, known = np.array([len(values) for values in reader.categories]), None if prior is None else prior.edges
+        pairs = interacting_pairs(self.structure, labels, cards, weights, known)
         kernels = [self._label_kernel(values, v) for v, values in enumerate(reader.categories)]
         singles, C = [variable_name(v) for v in range(len(cards))], self._first_C(earlier)
         terms = [Term(name, name, k_y, C) for name, k_y in zip(singles, kernels, strict=True)]
         terms += [Term(pair_name(u, v), pair_name(u, v), Product((kernels[u], kernels[v])), C) for u, v in pairs]
         cliques = pair_graph(cards, pairs, variable_name).cliques
         data = LabelledGraphs(cards, cliques, labels, weights=weights, pooled=bool((labels >= 0).all()))
-        shared = self._train_network(terms, data, singles, self._seed(), earlier)
+        update = None if prior is None else earlier_of(prior, np.arange(1, dtype=np.int32), 1, data.n_columns)
+        shared = self._train_network(terms, data, singles, self._seed(), earlier, update)
         edges = [pair for pair in pairs if pair_name(*pair) in shared["layout"].cliques]
         self.model_ = TableModel(
             **shared,

@@ -18,20 +18,29 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
-from kernelcrf.arrays import Array, Floats, Inputs, Places, UserData
+from kernelcrf.arrays import Array, Floats, Inputs, NamedInputs, Places, UserData, join_columns
 from kernelcrf.decoding import DecodingRule, rules_for
 from kernelcrf.distributions.label_sets import LabelSetDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import InputNetworkEstimator, interacting_pairs
 from kernelcrf.estimators.parameters import OF_POSTERIORS, POSTERIOR, STRUCTURE
+from kernelcrf.estimators.prior import earlier_of
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
-from kernelcrf.models.label_sets import ROWS, LabelSetModel, label_name, pair_graph, pair_name, scores_of_labels
+from kernelcrf.models.label_sets import (
+    ROWS,
+    LabelSetModel,
+    inputs_of_rows,
+    label_name,
+    pair_graph,
+    pair_name,
+    scores_of_labels,
+)
 from kernelcrf.readers.base_scores import check_base_scores, read_row_scores
 from kernelcrf.readers.rows import LabelSetReader, RowReader, set_accuracy
 from kernelcrf.readers.weights import only_weighted, read_weights
 from kernelcrf.score.cliques import TOKENS
-from kernelcrf.score.terms import Term, constant_term
+from kernelcrf.score.terms import Term, constant_term, node_terms
 from kernelcrf.validation import validated
 
 
@@ -39,9 +48,10 @@ from kernelcrf.validation import validated
 class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # type: ignore[misc]
     """Conditional random field on a set of labels, with kernels.
 
-    X is a matrix with one row per sample. y is an indicator matrix as in scikit-learn, dense or sparse, with one column
-    per label: 1 means that the row has the label, and 0 that it does not. -1 is a missing label. If y contains no
-    zeros, for example only -1 and 1, a column may have any two values, and no label is missing.
+    X is a matrix with one row per sample, or a dict of them if there are several `inputs`. y is an indicator matrix as
+    in scikit-learn, dense or sparse, with one column per label: 1 means that the row has the label, and 0 that it does
+    not. -1 is a missing label. If y contains no zeros, for example only -1 and 1, a column may have any two values, and
+    no label is missing.
 
     Parameters
     ----------
@@ -52,6 +62,9 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     C : float, "auto", "evidence" or a rule of kernelcrf.rules, default=1.0
         Prior variance of the weights of inputs. "auto" chooses a power of 10 on held-out rows. "evidence" maximises the
         marginal likelihood: the probability of the training labels, averaged over the prior distribution.
+    inputs : None or dict from names to kernelcrf.Input, default=None
+        Several inputs, each with its own kernel, landmarks and C, as in KernelClassifier. `edge_kernel` compares all
+        their columns, side by side.
     C_label : float, default=1.0
         Prior variance of the scores that do not depend on inputs: those of single labels, and of pairs of labels.
     structure : "auto", "full", "tree", "none" or pairs of label numbers, default="auto"
@@ -79,6 +92,9 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         One of the solvers of ChainCRF, except "dual", or `Restarts`. "auto" is "lbfgs".
     warm_start : bool, default=False
         Start from the kernels, landmarks and weights of the previous fit, as in ChainCRF.
+    prior : None, a fitted MultiLabelCRF, or the path of its file, default=None
+        An earlier model that this fit updates with new data, without the earlier training data, as in ChainCRF. The
+        pairs of labels that interact in the earlier model stay; structure="auto" may add others.
     n_components, certify_full : as in ChainCRF
         With rows in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
     tol, max_iter, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
@@ -90,7 +106,8 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     edges_ : (n_edges, 2), the pairs of labels that interact.
     interactions_ : (n_edges,), the log odds ratio of each pair, without the part that depends on inputs.
     intercept_ : (n_labels,), the log odds of each label, without the part that depends on inputs.
-    landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
+    landmarks_ : (n_landmarks, n_features), or None for the linear kernel; a dict of them if there are several `inputs`.
+    input_variances_ : the prior variance of each of several `inputs`, a dict.
     certificate_ : certificate of the fit, for the model with the pairs `edges_`.
     search_ : rounds of structure="auto", and the pairs not added, with bounds on their gains; else None.
     n_features_in_ : number of columns of X.
@@ -99,7 +116,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelcrf import MultiLabelCRF
+    >>> from kernelcrf import Input, MultiLabelCRF
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 5))
     >>> Y = (X[:, :3] + rng.normal(size=(300, 3)) > 0).astype(int)
@@ -123,6 +140,9 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     >>> model.uncertainty(X[:2], n_samples=20).epistemic.shape  # how much more data would help
     (2, 3)
     >>> model.save("labels.kcrf")
+    >>> several = MultiLabelCRF(inputs={"first": Input("rbf", columns=[0])})  # each input has its own kernel and C
+    >>> several.set_params(inputs__first__C=2.0).get_params()["inputs__first__C"]
+    2.0
     """
 
     structure: Annotated[Any, STRUCTURE] = "auto"
@@ -148,24 +168,37 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
             of X and one column per label. Pass scores of the same kind to `predict` and its like.
         """
         self._validate_params()
-        earlier, given = self._find_start(), X
-        rows, X, y = RowReader.fit(type(self).__name__, X, y, multi_output=True)
-        if earlier is not None:
-            rows, X = earlier.rows, earlier.rows.read(given)
-        sets, labels = LabelSetReader.fit(y)
+        earlier, prior, given = self._find_start(), self._find_prior(), X
+        before = earlier or prior
+        if prior is None:
+            owner, chosen = type(self).__name__, self._chosen
+            rows, X, y = RowReader.fit(owner, X, y, sample_weight, multi_output=True, chosen=chosen)
+        if before is not None:
+            rows = before.rows
+            rows, X = rows.extend(given, sample_weight) if self._learns_names else (rows, rows.read(given))
+        sets, labels = LabelSetReader.fit(y) if prior is None else (prior.sets, prior.sets.read(y))
+        if len(labels) != X.shape[0]:
+            raise ValueError(f"X has {X.shape[0]} rows and y has {len(labels)}: expected the same number")
         base = read_row_scores(base_scores, *labels.shape)
-        if earlier is not None:
-            check_base_scores(earlier.base, base)
-        given = read_weights(sample_weight, len(labels), "row")
+        if before is not None:
+            check_base_scores(before.base, base)
+        given = read_weights(sample_weight, len(labels), "row", part=prior is not None)
         of_labels = None if base is None else scores_of_labels(only_weighted(given, base[TOKENS])[1])
         weights, X, labels = only_weighted(given, X, labels)
+        if prior is not None and not len(labels):
+            self.model_ = prior
+            return self
         cards = np.full(labels.shape[1], 2)
-        pairs = interacting_pairs(self.structure, labels, cards, weights)
+        known = None if prior is None else prior.edges
+        pairs = interacting_pairs(self.structure, labels, cards, weights, known)
         cliques = pair_graph(cards, pairs, label_name).cliques
-        data = LabelledGraphs(cards, cliques, labels, {ROWS: X}, weights=weights, base=of_labels)
         singles = [label_name(j) for j in range(len(cards))]
-        terms = self._terms(singles, list(cliques)[len(cards) :], X, weights, earlier)
-        shared = self._train_network(terms, data, singles, self._seed(), earlier)
+        terms = self._terms(singles, list(cliques)[len(cards) :], X, rows, weights, before)
+        inputs = inputs_of_rows(X, {term.input for term in terms})
+        data = LabelledGraphs(cards, cliques, labels, inputs, weights=weights, base=of_labels)
+        grows = rows.named is not None and self._learns_names
+        update = None if prior is None else earlier_of(prior, np.arange(2, dtype=np.int32), 2, data.n_columns)
+        shared = self._train_network(terms, data, singles, self._seed(), earlier, update, grows=grows)
         edges = [pair for pair in pairs if pair_name(*pair) in shared["layout"].cliques]
         self.model_ = LabelSetModel(
             **shared,
@@ -267,16 +300,18 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         self,
         singles: list[str],
         pairs: list[str],
-        X: Inputs,
+        X: Inputs | NamedInputs,
+        rows: RowReader,
         weights: Floats | None,
         earlier: LabelSetModel | None,
     ) -> list[Term]:
-        kernel, edge_kernel = self._kernel_of("kernel", earlier, singles[:1], X, weights), None
+        C, edge_kernel = self._first_C(earlier), None
+        inputs = self._inputs_of(X, rows.named, earlier, singles[:1], C, weights)
         if self.edge_kernel is not None:
-            edge_kernel = self._kernel_of("edge_kernel", earlier, pairs, X, weights)
-        terms, C = [], self._first_C(earlier)
+            edge_kernel = self._kernel_of("edge_kernel", earlier, pairs, join_columns(X), weights)
+        terms = []
         for name in singles:
-            terms.append(Term(name, name, Contrasts(2), C, kernel, ROWS))
+            terms += node_terms(name, Contrasts(2), inputs, ROWS, "")
             terms.append(Term(constant_term(name), name, Contrasts(2), self.C_label))
         for name in pairs:
             terms.append(Term(constant_term(name), name, interactions(2, 2), self.C_label))

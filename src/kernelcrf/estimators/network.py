@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from kernelcrf.arrays import Array, Floats, Inputs, is_sparse
+from kernelcrf.arrays import Array, Floats, Inputs, NamedInputs, Places, is_sparse, matrix_of
 from kernelcrf.estimators.base import Estimator, Fitted, InputEstimator, Model
 from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
-from kernelcrf.fitting.corpus import Problem
-from kernelcrf.fitting.evidence import variances
+from kernelcrf.fitting.corpus import Groups, Problem
+from kernelcrf.fitting.earlier import Earlier
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.fitting.structure_search import Search, SearchSettings
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.models.network import NetworkModel
-from kernelcrf.score.terms import PRIOR_VARIANCE, Term
-from kernelcrf.validation import either, nothing, real
+from kernelcrf.models.base import common_variance
+from kernelcrf.models.network import NetworkModel, named_kernels
+from kernelcrf.readers.inputs import InputsReader
+from kernelcrf.score.terms import PRIOR_VARIANCE, NamedInput, Term
+from kernelcrf.validation import ParameterError, either, nothing, real, shown
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -37,11 +39,6 @@ class NetworkEstimator(Estimator[Model]):
     search_ = Fitted[Search | None]("search")
 
     @property
-    def _adds_landmarks(self) -> bool:
-        """Return whether landmarks are added until the gap is at most `tol`."""
-        return False
-
-    @property
     def _is_learned(self) -> bool:
         """Return whether a structure search chooses the cliques of the model."""
         structure = getattr(self, self._structure)
@@ -54,31 +51,47 @@ class NetworkEstimator(Estimator[Model]):
     def _check_combinations(self) -> None:
         super()._check_combinations()
         advice = "a structure search needs a fixed number of landmarks; pass n_components as a number"
-        if self._adds_landmarks:
-            self._exclude("n_components", {self._structure: self._is_learned}, advice)
+        for name in ("n_components", "inputs"):
+            if self._searches.get(name):
+                self._exclude(name, {self._structure: self._is_learned}, advice)
 
     def _train_network(
-        self, terms: Sequence[Term], data: LabelledGraphs, present: Sequence[str], seed: int, earlier: Model | None
+        self,
+        terms: Sequence[Term],
+        data: LabelledGraphs,
+        present: Sequence[str],
+        seed: int,
+        earlier: Model | None,
+        prior: Earlier | None = None,
+        *,
+        grows: bool = False,
     ) -> dict[str, Any]:
         """Fit the terms of the score to the data; return arguments for the constructor of the model.
 
         present : the kinds of cliques with which a structure search starts; the search adds other kinds.
         earlier : the model of the previous fit for a warm start, or None.
+        prior : the model that determines the prior of the weights, or None. Its cliques stay.
+        grows : whether inputs may have new columns since the previous fit.
         """
-        problem = Problem(self._penalise(terms), data)
-        start = None if earlier is None else earlier.start_for(problem.terms)
+        # If some potentials depend on inputs, they have the prior variance C, and constant ones C_label.
+        sharing_C, terms = [term for term in terms if term.input is not None] or terms, self._penalise(terms)
+        groups: Groups = self._groups(sharing_C)
+        start = None if earlier is None else earlier.start_for(terms, data.n_columns if grows else None)
+        if prior is not None:
+            terms, groups = self._update(terms, groups, prior)
+            known = [term.cliques for term in terms if term.name in prior.layout.by_name]
+            start, present = prior.start, list(dict.fromkeys([*present, *known]))
+        problem = Problem(terms, data)
         min_gain = None if self.min_gain is None else float(self.min_gain)
         structure = SearchSettings(present, float(self.structure_tol), min_gain) if self._is_learned else None
-        # If some potentials depend on inputs, they have the prior variance C, and constant ones C_label.
-        names = [term.name for term in terms if term.input is not None]
-        sharing_C = names or [term.name for term in terms]
-        trained = self._train(problem, [sharing_C], start, seed, structure)
+        trained = self._train(problem, groups, start, seed, structure)
         fitted = trained.fit
         given = {name: getattr(self, name, None) for name in ("kernel", "edge_kernel")}
+        sharing = {term.name for term in sharing_C}
         return {
             "certificate": fitted.certificate,
             "n_iter": fitted.solution.n_iter,
-            "C": float(variances(fitted, [sharing_C])[0]),
+            "C": common_variance([term for term in fitted.layout.terms if term.name in sharing]),
             "search": trained.search,
             "laplace": trained.laplace,
             "layout": fitted.layout,
@@ -87,7 +100,8 @@ class NetworkEstimator(Estimator[Model]):
             "specification": self._specification,
             "kernels": {
                 name: InputKernel(kernel) for name, kernel in given.items() if not isinstance(kernel, str | None)
-            },
+            }
+            | named_kernels(fitted.layout),
         }
 
 
@@ -97,6 +111,8 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
 
     C_label: Annotated[float, PRIOR_VARIANCE] = 1.0
     edge_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
+
+    _further_kernels: ClassVar[tuple[str, ...]] = ("edge_kernel",)
 
     def _check_combinations(self) -> None:
         super()._check_combinations()
@@ -123,11 +139,48 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
                 return kernel
         return self._make_kernel(argument, X.shape[1], is_sparse(X), lambda: gamma_by_scale(X, weights))
 
+    def _inputs_of(
+        self,
+        X: Inputs | NamedInputs,
+        reader: InputsReader | None,
+        earlier: NetworkModel | None,
+        terms: Iterable[str],
+        C: float,
+        weights: Floats | None = None,
+    ) -> Mapping[Any, NamedInput]:
+        """Return the inputs that score single nodes by name; the only name is None if the input has no name.
 
-def interacting_pairs(structure: Any, labels: Array, cards: Array, weights: Floats | None) -> list[tuple[int, int]]:
-    """Return the pairs of labels or variables that interact or, for structure="auto", the pairs that may interact."""
-    if not isinstance(structure, str):
-        return checked_pairs(structure, len(cards), "structure")
-    if structure == "tree":
-        return chow_liu(labels, cards, weights)
-    return [] if structure == "none" else all_pairs(len(cards))
+        reader : the reader of inputs that have names, or None.
+        terms : the names of the terms that read an input without a name, for a warm start from `earlier`.
+        C : the prior variance of inputs that have none of their own.
+        """
+        if reader is None:
+            return {None: NamedInput(self._kernel_of("kernel", earlier, terms, X, weights), C)}
+
+        def by_scale(name: str) -> float:
+            return gamma_by_scale(matrix_of(X, name), weights, reader.names_of(name))
+
+        kernels = self._named_kernels(reader, by_scale) if earlier is None else earlier.kernels
+        return self._scored_inputs(kernels, C)
+
+
+def interacting_pairs(
+    structure: Any, labels: Array, cards: Array, weights: Floats | None, known: Places | None = None
+) -> list[tuple[int, int]]:
+    """Return the pairs of labels or variables that interact or, for structure="auto", the pairs that may interact.
+
+    known : the pairs of the model that is the prior, which must be among them and join the pairs of a tree, or None.
+    """
+    kept = [] if known is None else list(map(tuple, known.tolist()))
+    if isinstance(structure, str) and structure == "tree":
+        return sorted({*chow_liu(labels, cards, weights), *kept})
+    if isinstance(structure, str):
+        pairs = [] if structure == "none" else all_pairs(len(cards))
+    else:
+        pairs = checked_pairs(structure, len(cards), "structure")
+    if absent := [pair for pair in kept if pair not in pairs]:
+        raise ParameterError(
+            f"structure={shown(structure)} lacks the pair {absent[0]} of the prior: expected all of its pairs, because "
+            "other weights of the prior depend on them. Add them, or pass prior=None"
+        )
+    return pairs

@@ -15,14 +15,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
 
 from kernelcrf.answers.weights import data_frame
-from kernelcrf.arrays import Floats, Inputs, UserData, is_sparse
+from kernelcrf.arrays import Floats, Inputs, UserData, is_sparse, join_columns
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.segments import SegmentDistribution
 from kernelcrf.estimators.base import Fitted
+from kernelcrf.estimators.input import Input
 from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
+from kernelcrf.estimators.prior import earlier_of
 from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.fitting.segments import LabelledSegments, longest_segment
 from kernelcrf.fitting.sequences import LabelledSequences
@@ -33,12 +37,12 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.segments import SegmentModel
 from kernelcrf.readers.base_scores import check_base_scores
 from kernelcrf.readers.constraints import legal_labelings
-from kernelcrf.readers.pooling import POOLING, described, pool
-from kernelcrf.readers.segments import SegmentLabels, fit_labels, read_tokens
+from kernelcrf.readers.pooling import ENDS, POOLING, described, pool
+from kernelcrf.readers.segments import SegmentLabels, extend_labels, fit_labels, read_tokens
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.score.cliques import TOKENS
-from kernelcrf.score.terms import FIRST_TERM, LAST_TERM, SEGMENT_TERM, TOKEN_TERM, Term, segment_terms
-from kernelcrf.validation import FLAG, either, nothing, one_of, whole
+from kernelcrf.score.cliques import FIRSTS, LASTS, OF_SINGLE_LABELS, SEGMENTS, TOKENS
+from kernelcrf.score.terms import FIRST_TERM, LAST_TERM, SEGMENT_TERM, TOKEN_TERM, Term, named_term, segment_terms
+from kernelcrf.validation import FLAG, ParameterError, either, nothing, one_of, whole
 
 SMOOTH, FREE = "smooth", "free"
 # The most durations with scores of their own, unless `max_duration` says otherwise.
@@ -61,8 +65,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     ----------
     kernel : "auto", str, callable or kernel of sklearn.gaussian_process, default="auto"
         The kernel of the inputs of tokens, as in ChainCRF.
-    gamma : "scale", "auto" or float, default="scale"
-        Coefficient of the kernel, as in ChainCRF.
+    gamma, inputs : as in ChainCRF
+        These parameters of the inputs have the same meaning and the same defaults as in ChainCRF.
     max_duration : int or None, default=None
         The longest duration, in tokens, that has a score of its own, at most 10,000. None means the longest segment of
         y, but at most 50 tokens if `tail` is True.
@@ -83,7 +87,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         an input, so that memory and time grow with `max_duration`. The input of a longer segment is that of its first
         `max_duration` tokens.
     pooling : "mean", "max", "ends" or callable, default="mean"
-        How the input of a segment is computed from the inputs of its tokens. "mean" is their mean, "max" is the largest
+        How the input of a segment is computed from the inputs of its tokens, all side by side if there are several
+        `inputs`. "mean" is their mean, "max" is the largest
         value of each column, and "ends" joins the inputs of the first and of the last token. A function is called as
         f(x, start, end), where x is a sequence of X. `start` is the index of the first token, and `end` is the index of
         the token after the last one. The function returns a feature dict, a list of feature names, or a vector. Other
@@ -108,6 +113,9 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         One of the solvers of ChainCRF, except "dual", or `Restarts`. "auto" is "lbfgs".
     warm_start : bool, default=False
         Start from the kernels, landmarks, labels, weights and longest duration of the previous fit, as in ChainCRF.
+    prior : None, a fitted SegmentCRF, or the path of its file, default=None
+        An earlier model that this fit updates with new data, without the earlier training data, as in ChainCRF. New
+        labels need label_kernel="delta". max_duration=None stands for the value of the earlier model.
     classes, class_weight, weights, hash_features : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF. Neighbouring labels are here the
         labels of neighbouring segments.
@@ -125,6 +133,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     segment_coef_ : weights of the inputs of segments, one column per label of segments; None without `segment_kernel`.
     transitions_ : (L, L), scores of transitions between consecutive segments, [from, to].
     intercept_, start_scores_, end_scores_, landmarks_, landmark_positions_, C_, kernel_ : as in ChainCRF
+    input_variances_ : as in ChainCRF
     log_marginal_likelihood_error_, certificate_, objective_curve_, gap_curve_, metadata_ : as in ChainCRF
     n_iter_ : the number of iterations of the solver.
     n_features_in_ : number of columns.
@@ -133,7 +142,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelcrf import SegmentCRF
+    >>> from kernelcrf import Input, SegmentCRF
     >>> rng = np.random.default_rng(0)
     >>> y = [np.repeat([0, 1] * 3, rng.integers(4, 7, 6)) for _ in range(30)]  # segments of 4 to 6 tokens
     >>> X = [labels[:, None] + rng.normal(size=(len(labels), 1)) for labels in y]
@@ -162,6 +171,9 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     >>> crf.get_feature_names_out(), crf.top_features(1).shape, crf.transition_table().shape
     (array(['x0'], dtype=object), (2, 3), (2, 2))
     >>> crf.save("segments.kcrf")
+    >>> several = SegmentCRF(inputs={"first": Input("rbf", columns=[0])})  # each input has its own kernel and C
+    >>> several.set_params(inputs__first__C=2.0).get_params()["inputs__first__C"]
+    2.0
     """
 
     max_duration: Annotated[int | None, either(whole(least=1, most=MOST_SCORED), nothing)] = None
@@ -172,6 +184,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     pooling: Annotated[Any, POOLING] = "mean"
 
     _model_type = SegmentModel
+    _further_kernels: ClassVar[tuple[str, ...]] = ("segment_kernel",)
+    _scored_by_inputs: ClassVar[tuple[str, ...]] = OF_SINGLE_LABELS
 
     segment_labels_ = Fitted[list[UserData]]("column_labels")
     duration_scores_ = Fitted[Floats]("duration_scores")
@@ -200,23 +214,28 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             raise ValueError(
                 "X is data on a cluster: SegmentCRF expects sequences in this process; use ChainCRF instead"
             )
-        earlier = self._find_start()
+        earlier, prior = self._find_start(), self._find_prior()
+        before = earlier or prior
         read = read_training_data(
             X, y, sample_weight, lengths, hash_features=self.hash_features, classes=self.classes,
-            class_weight=self.class_weight, constraints=None,
+            class_weight=self.class_weight, constraints=None, inputs=self._chosen, owner="SegmentCRF",
+            learns_names=self._learns_names,
             earlier=None if earlier is None else (earlier.reader, earlier.labels),
-            read_tokens=partial(read_tokens, is_tags=None if earlier is None else earlier.spec.is_tags),
-            fit_labels=fit_labels, base_scores=base_scores,
+            read_tokens=partial(read_tokens, is_tags=None if before is None else before.spec.is_tags),
+            fit_labels=fit_labels, extend_labels=extend_labels, base_scores=base_scores,
+            prior=None if prior is None else (prior.reader, prior.labels),
         )  # fmt: skip
         reader, flat = read.reader, read.data
         assert isinstance(flat, LabelledSequences)
-        assert isinstance(reader, SequenceReader)
         spec = SegmentLabels.of(read.labels.classes)
-        if earlier is not None:
-            check_base_scores(earlier.base, flat.base)
-        longest = self._longest(flat, spec) if earlier is None else earlier.longest
+        if before is not None:
+            check_base_scores(before.base, flat.base)
+        if prior is not None and not read.n_tokens:
+            self.model_ = prior
+            return self
+        longest = self._longest(flat, spec) if before is None else before.longest
         legal = None if self.constraints is None else legal_labelings(self.constraints, spec.types)
-        pooled, segment_reader = self._pool(X, lengths, flat, longest, earlier)
+        pooled, segment_reader = self._pool(X, lengths, flat, longest, before)
         data = LabelledSegments(
             flat.X, flat.chains, flat.labels, flat.n_labels, flat.allowed, flat.weights, legal, flat.base,
             spec=spec, longest=longest, tail=bool(self.tail), pooled=pooled,
@@ -224,7 +243,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         data.check()
 
         def kernels() -> dict[str, InputKernel]:
-            of_tokens = self._kernels(reader.n_features, reader.is_sparse(TOKENS), partial(read.by_scale, TOKENS))
+            of_tokens = self._kernels(reader, read.by_scale)
             if pooled is None:
                 return of_tokens
             by_scale = partial(gamma_by_scale, pooled)
@@ -232,10 +251,14 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             return {**of_tokens, "segment_kernel": own}
 
         terms = partial(self._segment_terms, spec, longest)
-        found = self._train_chain(data, len(spec.types), kernels, earlier, terms)
+        known = None
+        if prior is not None:
+            positions = np.array([spec.types.index(label) for label in prior.spec.types], np.int32)
+            known = earlier_of(prior, positions, len(spec.types), data.n_columns)
+        found = self._train_chain(data, len(spec.types), kernels, earlier, terms, known)
         self.model_ = SegmentModel.of(
             found, (reader, read.labels, legal), self._specification, self._engine,
-            {} if earlier is None else earlier.metadata, flat.base or (), longest=longest, tail=bool(self.tail),
+            {} if before is None else dict(before.metadata), flat.base or (), longest=longest, tail=bool(self.tail),
             segment_reader=segment_reader, pooling=None if pooled is None else self.pooling,
         )  # fmt: skip
         return self
@@ -244,6 +267,18 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         super()._check_combinations()
         advice = "pooling makes inputs of segments, which need a kernel; set segment_kernel, such as 'linear'"
         self._exclude("pooling", {"segment_kernel": self.segment_kernel is None and self.pooling != "mean"}, advice)
+
+    def _check_inputs(self, inputs: Mapping[str, Input]) -> None:
+        super()._check_inputs(inputs)
+        if SEGMENTS in inputs:
+            raise ParameterError(
+                f"inputs has the name {SEGMENTS!r}, which is that of the inputs of whole segments: expected another "
+                f"name; pass of={SEGMENTS!r} to read an entry of this name"
+            )
+
+    @property
+    def _learns_names(self) -> bool:
+        return super()._learns_names and (self.segment_kernel is None or self.pooling != ENDS)
 
     def _longest(self, data: LabelledSequences, spec: SegmentLabels) -> int:
         """Return the number of durations that have scores of their own."""
@@ -259,7 +294,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         if self.segment_kernel is None:
             return None, None
         if isinstance(self.pooling, str):
-            return pool(data.X, data.chains, longest, self.pooling), None
+            return pool(join_columns(data.X), data.chains, longest, self.pooling), None
         found = described(X, lengths, data.chains, longest, self.pooling)
         if earlier is not None and earlier.segment_reader is not None:
             return earlier.segment_reader.read(found)[0], earlier.segment_reader
@@ -269,19 +304,22 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     def _segment_terms(
         self, spec: SegmentLabels, longest: int, kernels: Mapping[str, InputKernel], C: float
     ) -> list[Term]:
-        L = len(spec.types)
+        L, inputs = len(spec.types), self._scored_inputs(kernels, C)
         return segment_terms(
             L,
             C,
             durations=None if self.durations is None else DurationKernel(longest, L, self.durations == SMOOTH),
             tail=bool(self.tail),
-            ends=kernels["kernel"] if self.ends else None,
+            ends=kernels.get("kernel") if self.ends else None,
             segment_kernel=kernels.get("segment_kernel"),
+            named_ends={name: one for name, one in inputs.items() if one.scores == TOKENS} if self.ends else {},
         )
 
     @property
     def _least_counts(self) -> Mapping[str, float]:
-        return self._least_counts_of([TOKEN_TERM, FIRST_TERM, LAST_TERM, SEGMENT_TERM])
+        of_tokens = [name for name, one in self._named_inputs.items() if one.scores == TOKENS]
+        named = [named_term(name, cliques) for name in of_tokens for cliques in ("", FIRSTS, LASTS)]
+        return self._least_counts_of([TOKEN_TERM, FIRST_TERM, LAST_TERM, SEGMENT_TERM, *named])
 
     def distribution(
         self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None

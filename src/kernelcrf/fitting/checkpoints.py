@@ -231,7 +231,7 @@ def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> 
         "n_components": settings.n_components,
         "pivots": _rule_text(rule),
         "start": None if start is None else digest_value(_start_digests(problem, start)),
-        "landmarks": {name: [n, _rule_text(own)] for name, (n, own) in settings.of_terms.items()},
+        "landmarks": {name: [n, _rule_text(own)] for name, (n, own) in settings.of_inputs.items()},
     }
     return plain_values(stated)
 

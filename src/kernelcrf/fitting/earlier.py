@@ -13,7 +13,7 @@ precision 1/C.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,10 +24,14 @@ from kernelcrf.basis.features import FeatureMap, WhitenedMap
 from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior
 from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.laplace import FactoredPosterior, PartialPosterior, Posterior
+from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.joint_labels import same_label_kernel
+from kernelcrf.kernels.labels import LabelMap
 from kernelcrf.penalties import EarlierGaussian, Joint
 from kernelcrf.score.layout import Layout
 from kernelcrf.score.terms import Term
+from kernelcrf.validation import shown_list
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +43,7 @@ class Earlier:
     maps : its feature maps, by the names of terms.
     kernels : its kernels, by the names of the parameters that set them.
     labels : for each label of the earlier model, its index among the labels of the new fit.
+    n_labels : the number of labels of the new fit.
     n_columns : the number of columns of the inputs of the new fit, by the names of inputs.
     """
 
@@ -48,12 +53,17 @@ class Earlier:
     maps: Mapping[str, FeatureMap]
     kernels: Mapping[str, InputKernel]
     labels: Labels
+    n_labels: int
     n_columns: Mapping[str, int]
 
-    @property
-    def variances(self) -> dict[str, float]:
-        """Return the prior variance C of each term."""
-        return {term.name: term.C for term in self.layout.terms}
+    def with_variances(self, terms: Sequence[Term], names: Collection[str]) -> list[Term]:
+        """Return the terms of a new fit; those in `names` get the prior variances of the earlier model.
+
+        Terms that the earlier model does not have get the variance of its first term.
+        """
+        known = {term.name: term.C for term in self.layout.terms}
+        first = self.layout.terms[0].C
+        return [replace(term, C=known.get(term.name, first)) if term.name in names else term for term in terms]
 
     @property
     def start(self) -> Start:
@@ -71,8 +81,14 @@ class Earlier:
     def extend(self, terms: Sequence[Term]) -> list[Term]:
         """Return the terms of a new fit with the priors that the earlier model determines.
 
-        All terms of the earlier model must be among them. Raise ValueError if it has another label kernel.
+        Raise ValueError if a term of the earlier model is not among them, or has another label kernel.
         """
+        names = {term.name for term in terms}
+        if absent := [term.name for term in self.layout.terms if term.name not in names]:
+            raise ValueError(
+                f"the prior has weights of {shown_list(absent)}, and this fit has none: expected the same kinds of "
+                "weights or more. Set the parameters as in the fit of the prior, or prior=None"
+            )
         of_weights = information(self.layout, self.posterior)
         means = self.layout.split(self.theta)
         infos = None if of_weights is None else self.layout.split(of_weights)
@@ -82,13 +98,50 @@ class Earlier:
             if term.name not in before:
                 found.append(term)
                 continue
-            k_y, places = before[term.name].k_y, _places(before[term.name], term, self.labels)
+            k_y, places = before[term.name].k_y, self._places(before[term.name], term)
+            if isinstance(k_y, DurationKernel):
+                # The factor of the matrix of durations is that of the earlier model, for which the weights are valid.
+                k_y = replace(k_y, n_labels=self.n_labels)
             order = np.argsort(places)
             info = None if infos is None else infos[term.name].ravel()[order]
             rows = None if joint is None else self.layout.slices[term.name].start + order
             prior = EarlierGaussian(places[order], means[term.name].ravel()[order], info, joint, rows)
             found.append(replace(term, k_y=term.k_y if k_y.is_identity else k_y, penalty=prior))
         return found
+
+    def _places(self, old: Term, new: Term) -> Ints:
+        """Return the index of each weight of a term of the earlier model in the matrix of the new term's weights."""
+        places = np.arange(old.size) if old.pairs is None else old.pairs.places
+        before, after = old.k_y, new.k_y
+        if np.array_equal(self.labels, np.arange(self.n_labels)):
+            same = before.L == after.L and (same_label_kernel(before, after) or np.allclose(before.gram, after.gram))
+        else:
+            same = _has_columns_of_labels(before) and _has_columns_of_labels(after)
+        if not same:
+            raise ValueError(
+                f"the label kernel of term {old.name!r} is another one than that of the prior, or y has labels that "
+                "the prior does not have: expected the label_kernel and the labels of the prior. New labels need "
+                "label_kernel='delta' or, in graphs, directed=True"
+            )
+        rows, columns = np.divmod(places, before.rank)
+        return np.asarray(rows * after.rank + self._renumber(columns, before.rank, after.rank))
+
+    def _renumber(self, columns: Ints, before: int, after: int) -> Ints:
+        """Return the columns of weights in a term of the new fit, which has `after` columns and not `before`.
+
+        If the clique has k nodes, the number of a column has k digits, the labels of the nodes. Further digits, such as
+        the duration of a segment, come first and stay.
+        """
+        old, k = len(self.labels), 0
+        while before * self.n_labels**k != after * old**k:
+            k += 1
+        digits = []
+        for _ in range(k):
+            columns, digit = np.divmod(columns, old)
+            digits.append(self.labels[digit].astype(np.int64))
+        for digit in reversed(digits):
+            columns = columns * self.n_labels + digit
+        return columns
 
 
 def information(layout: Layout, posterior: Posterior | None) -> Floats | None:
@@ -128,22 +181,6 @@ def _precisions(posterior: Posterior) -> Floats:
     return np.asarray(1.0 / np.maximum(np.square(posterior.drawn).mean(axis=0), np.finfo(np.float64).tiny))
 
 
-def _places(old: Term, new: Term, labels: Labels) -> Ints:
-    """Return the index of each weight of a term of the earlier model in the matrix of the new term's weights."""
-    places = np.arange(old.size) if old.pairs is None else old.pairs.places
-    if not (old.k_y.is_identity and new.k_y.is_identity):
-        same = old.k_y.L == new.k_y.L and np.allclose(old.k_y.gram, new.k_y.gram)
-        if not same or (labels != np.arange(len(labels))).any():
-            raise ValueError(
-                f"the label kernel of term {old.name!r} is another one than that of the prior, or y has labels that "
-                "the prior does not have: expected the label_kernel and the labels of the prior. New labels need "
-                "label_kernel='delta'"
-            )
-        return places
-    rows, columns = np.divmod(places, old.k_y.L)
-    if old.kind.is_step:
-        before, into = np.divmod(columns, len(labels))
-        columns = labels[before].astype(np.int64) * round(new.k_y.L**0.5) + labels[into]
-    else:
-        columns = labels[columns].astype(np.int64)
-    return np.asarray(rows * new.k_y.L + columns)
+def _has_columns_of_labels(k_y: LabelMap) -> bool:
+    """Return whether each column of weights belongs to a label, or to a joint label of the nodes of a clique."""
+    return k_y.is_identity or isinstance(k_y, DurationKernel)

@@ -25,7 +25,7 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.corpus import Problem, WholeGap, input_of, sharing_inputs
 from kernelcrf.objective import Objective
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.terms import Term
+from kernelcrf.score.terms import Term, input_name
 from kernelcrf.solvers import Record, Restarts, Solution, Solver, find_solver
 from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STALLED, STATIONARY, minimise
 from kernelcrf.solvers.restarts import of_a_run
@@ -46,7 +46,7 @@ class Settings:
     n_components : number of landmarks of each kernel. None uses every distinct input; "auto" adds landmarks until the
         gap is at most `tol`.
     rule : the rule that chooses the landmarks.
-    of_terms : the number and the rule of terms that have their own, by the name of the term.
+    of_inputs : the number and the rule of inputs that have a name, by this name.
     tol : relative certified gap to reach, among functions in the span of the landmarks. For n_components="auto", it is
         the gap among all functions of the kernels.
     certify_full : whether to compute gap_full, which needs the whole kernel matrix. n_components="auto" always
@@ -59,7 +59,7 @@ class Settings:
 
     n_components: int | str | None = None
     rule: str | Rule = "auto"
-    of_terms: Mapping[str, tuple[int | str | None, str | Rule]] = field(default_factory=dict)
+    of_inputs: Mapping[str, tuple[int | str | None, str | Rule]] = field(default_factory=dict)
     solver: str | Solver | Restarts = "auto"
     tol: float = 1e-4
     max_iter: int | StoppingRule = 1000
@@ -70,17 +70,17 @@ class Settings:
 
     def landmarks(self, term: Term) -> tuple[int | str | None, str | Rule]:
         """Return the number of landmarks of a term, and the rule that chooses them."""
-        return self.of_terms.get(term.name, (self.n_components, self.rule))
+        return self.of_inputs.get(input_name(term.name) or "", (self.n_components, self.rule))
 
     def with_numbers(self, change: Callable[[int | str | None], int | str | None]) -> Settings:
         """Return settings in which each number of landmarks is replaced by the result of `change`."""
-        own = {name: (change(n), rule) for name, (n, rule) in self.of_terms.items()}
-        return replace(self, n_components=change(self.n_components), of_terms=own)
+        own = {name: (change(n), rule) for name, (n, rule) in self.of_inputs.items()}
+        return replace(self, n_components=change(self.n_components), of_inputs=own)
 
     @property
     def adds_landmarks(self) -> bool:
         """Return whether landmarks are added until the gap is at most `tol`."""
-        return "auto" in (self.n_components, *(n for n, _ in self.of_terms.values()))
+        return "auto" in (self.n_components, *(n for n, _ in self.of_inputs.values()))
 
 
 @dataclass(frozen=True, eq=False)

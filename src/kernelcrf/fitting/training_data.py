@@ -17,7 +17,7 @@ from kernelcrf.readers.constraints import check_legal, legal_labelings
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.reader_extension import extend_reader
-from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.readers.sequences import OWNER, SequenceReader
 from kernelcrf.readers.weights import read_weights, weigh_samples
 
 
@@ -55,35 +55,43 @@ def read_training_data(
     earlier: tuple[SequenceReader | InputsReader, LabelReader] | None = None,
     read_tokens: Callable[..., list[UserData]] = flat_labels,
     fit_labels: Callable[[list[UserData], UserData], LabelReader] = LabelReader.fit,
+    extend_labels: Callable[[LabelReader, list[UserData], UserData], LabelReader] = LabelReader.extend,
     prior: tuple[SequenceReader | InputsReader, LabelReader] | None = None,
     base_scores: UserData = None,
+    owner: str = OWNER,
+    learns_names: bool = True,
 ) -> TrainingData:
     """Read the sequences X and their labels y, and leave out sequences of weight 0.
 
     inputs : what the inputs read, as for `InputsReader.fit`; None if a sequence is one input without a name.
     earlier : for a warm start, the readers of inputs and labels of the earlier fit; else None. The reader of inputs
         may grow by new feature names.
-    read_tokens, fit_labels : functions that return the labels of all tokens in y, and the reader of these labels.
+    read_tokens, fit_labels, extend_labels : functions that return the labels of all tokens in y, the reader of these
+        labels, and a reader that knows them as well as those of an earlier reader.
     prior : the readers of the model that is the prior, which may grow, or None. With a prior, the result may have no
         token.
     base_scores : scores that are added and not learned, as `read_base_scores` reads them.
+    owner : the name of the estimator, for error messages.
+    learns_names : whether the reader of an earlier model may grow.
     """
 
     def fit_reader(weights: UserData) -> tuple[SequenceReader | InputsReader, Any, Chains]:
         if (known := prior or earlier) is not None:
             before = known[0]
+            if not learns_names:
+                return before, *before.read(X, lengths)
             extend = before.extend if isinstance(before, InputsReader) else partial(extend_reader, before)
             return extend(X, lengths, weights)
         if inputs is None:
-            return SequenceReader.fit(X, lengths, hash_features, weights)
-        return InputsReader.fit(X, inputs, lengths, hash_features, weights)
+            return SequenceReader.fit(X, lengths, hash_features, weights, owner=owner)
+        return InputsReader.fit(X, inputs, lengths, hash_features, weights, owner)
 
     reader, rows, chains = fit_reader(sample_weight)
     tokens = read_tokens(y, chains, flat=lengths is not None)
     if earlier is not None:
         labels = earlier[1]
     else:
-        labels = fit_labels(tokens, classes) if prior is None else prior[1].extend(tokens, classes)
+        labels = fit_labels(tokens, classes) if prior is None else extend_labels(prior[1], tokens, classes)
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
     given = read_weights(sample_weight, chains.n_samples, "sequence", part=prior is not None)
     indices, allowed = labels.encode(tokens, chains)

@@ -30,7 +30,7 @@ from kernelcrf.persistence.checks import (
 )
 from kernelcrf.readers.base_scores import read_base_names
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.terms import Term
+from kernelcrf.score.terms import Term, input_name
 from kernelcrf.validation import shown, shown_list
 
 # The entries of a file that record how the fit went and do not change predictions.
@@ -63,6 +63,12 @@ class FittedModel:
     kernels: Mapping[str, InputKernel]
     specification: Config
     base: tuple[str, ...] = ()
+
+    @property
+    def variances(self) -> dict[str, float]:
+        """Return the prior variance of the weights of each input that has a name."""
+        named = {input_name(term.name): term.C for term in self.layout.terms}
+        return {name: C for name, C in named.items() if name is not None}
 
     @property
     def evidence(self) -> Laplace:
@@ -196,6 +202,11 @@ class FittedModel:
             "maps": maps,
             "base": read_base_names(config.get("base_scores", [])),
         }
+
+
+def common_variance(terms: Sequence[Term]) -> float:
+    """Return the prior variance C of the terms whose input has no name, or of the first term if there is none."""
+    return next((term.C for term in terms if input_name(term.name) is None), terms[0].C)
 
 
 def _read_layout(

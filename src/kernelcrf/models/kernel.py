@@ -20,15 +20,25 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models import stored_parts as parts
-from kernelcrf.models.base import FittedModel
+from kernelcrf.models.base import FittedModel, common_variance
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array
-from kernelcrf.readers.inputs import BETWEEN, InputsReader
+from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.score.cliques import DURATIONS, KINDS, TOKENS, Clique
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.terms import BIAS_TERM, FIRST_TERM, LAST_TERM, OF_INPUT, SEGMENT_TERM, TOKEN_TERM, Term
+from kernelcrf.score.terms import (
+    BETWEEN,
+    BIAS_TERM,
+    FIRST_TERM,
+    LAST_TERM,
+    SEGMENT_TERM,
+    TOKEN_TERM,
+    Term,
+    input_name,
+    named_term,
+)
 from kernelcrf.validation import shown
 
 # By term: the parameter that sets its kernel.
@@ -42,7 +52,8 @@ KERNELS = {
 
 def kernel_parameter(term: str) -> str:
     """Return the name of the parameter that sets the kernel of a term."""
-    return KERNELS.get(term, f"{term}__kernel")
+    name = input_name(term)
+    return KERNELS.get(term, f"{term if name is None else named_term(name)}{BETWEEN}kernel")
 
 
 T = TypeVar("T")
@@ -131,14 +142,13 @@ class KernelModel(FittedModel):
     @cached_property
     def label_inputs(self) -> list[TokenInput]:
         """Return the inputs that score single labels, of all tokens first; they have kernels and weights."""
-        named = self.reader.names_of if isinstance(self.reader, InputsReader) else lambda _: self.reader.feature_names
         inputs = []
         for term in self.layout.terms:
             if term.kind.is_single and term.kernel is not None and term.input is not None:
                 feature_map = self.maps[term.name]
-                prefix = f"{term.input}{BETWEEN}" if term.name.startswith(OF_INPUT) else ""
+                prefix = "" if input_name(term.name) is None else f"{term.input}{BETWEEN}"
                 width = feature_map.landmarks.shape[1] if isinstance(feature_map, WhitenedMap) else feature_map.n
-                names = named(term.input)
+                names = self.reader.names_of(term.input)
                 columns = [f"x{c}" for c in range(width)] if names is None else list(names)
                 coef = self._expand(term.name)
                 inputs.append(TokenInput(term.input, prefix, term.kind, term.kernel, feature_map, coef, columns))
@@ -155,7 +165,7 @@ class KernelModel(FittedModel):
         return self._of_inputs({one.name: one.landmarks for one in self.token_inputs})
 
     def _of_inputs(self, by_name: dict[str, T]) -> T | dict[str, T]:
-        return by_name if isinstance(self.reader, InputsReader) else by_name[TOKENS]
+        return by_name if self.token_inputs[0].prefix else by_name[TOKENS]
 
     @property
     def has_landmarks(self) -> bool:
@@ -166,12 +176,6 @@ class KernelModel(FittedModel):
     def coef(self) -> Floats:
         """Return the weights as an array with one row per feature, of all inputs, and one column per label."""
         return np.vstack([one.coef for one in self.token_inputs])
-
-    @property
-    def variances(self) -> dict[str, float]:
-        """Return the prior variance of each input that has a name."""
-        named = [term for term in self.layout.terms if term.name.startswith(OF_INPUT)]
-        return {term.name.removeprefix(OF_INPUT): term.C for term in named}
 
     def _expand(self, name: str) -> Floats:
         """Return the weight of each feature of a term in the score of each label, or of each pair of labels.
@@ -266,7 +270,7 @@ class KernelModel(FittedModel):
         return {
             "certificate": fitted.certificate,
             "n_iter": fitted.solution.n_iter,
-            "C": next((term.C for term in terms if not term.name.startswith(OF_INPUT)), terms[0].C),
+            "C": common_variance(terms),
             "laplace": trained.laplace,
             "specification": specification,
             "kernels": _kernels(fitted.layout),

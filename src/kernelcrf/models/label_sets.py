@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, Labels, Places, UserData
+from kernelcrf.arrays import (
+    Array,
+    Arrays,
+    Config,
+    Floats,
+    Inputs,
+    Labels,
+    NamedInputs,
+    Places,
+    UserData,
+    join_columns,
+)
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
@@ -22,7 +33,7 @@ from kernelcrf.readers.base_scores import check_base_scores, read_row_scores
 from kernelcrf.readers.rows import LabelSetReader, RowReader
 from kernelcrf.readers.tables import TableReader
 from kernelcrf.score.cliques import TOKENS
-from kernelcrf.score.terms import constant_term
+from kernelcrf.score.terms import constant_term, named_term
 from kernelcrf.validation import shown_list
 
 # The name of the input of all terms of label sets.
@@ -62,6 +73,15 @@ def scores_of_labels(log_odds: Floats) -> dict[str, Floats]:
     return {label_name(j): np.column_stack((zeros, scores)) for j, scores in enumerate(log_odds.T)}
 
 
+def inputs_of_rows(X: Inputs | NamedInputs, sources: Collection[str | None]) -> dict[str, Inputs]:
+    """Return the inputs of the terms of a model of rows by their names, which are `sources`.
+
+    The input called "rows" is X; if X has several inputs, it has all their columns side by side.
+    """
+    named = {named_term(name): matrix for name, matrix in X.matrices.items()} if isinstance(X, NamedInputs) else {}
+    return named | ({ROWS: join_columns(X)} if ROWS in sources else {})
+
+
 def _take(base: Mapping[str, Array] | None, rows: slice) -> dict[str, Array] | None:
     """Return the base scores of some rows."""
     return None if base is None else {name: scores[rows] for name, scores in base.items()}
@@ -88,9 +108,15 @@ class LabelSetModel(NetworkModel):
         return super().answer_bytes + LABELLING_BYTES * self.exact.n_labellings
 
     @property
-    def landmarks(self) -> Inputs | None:
-        """Return the landmarks, one per row, or None for the linear kernel."""
-        return self.landmarks_of(label_name(0))
+    def landmarks(self) -> Inputs | dict[str, Inputs | None] | None:
+        """Return the landmarks, one per row, or None for the linear kernel; a dict of them if inputs have names."""
+        first = label_name(0)
+        if self.rows.named is None:
+            return self.landmarks_of(first)
+        return {name: self.landmarks_of(named_term(name, first)) for name in self.rows.named.sources}
+
+    def _inputs(self, X: Inputs | NamedInputs) -> dict[str, Inputs]:
+        return inputs_of_rows(X, {term.input for term in self.layout.terms})
 
     @cached_property
     def intercept(self) -> Floats:
@@ -109,17 +135,19 @@ class LabelSetModel(NetworkModel):
         """Return the number of rows whose field takes little memory."""
         return max(BLOCK_ENTRIES // self.exact.program.n_values, 1)
 
-    def fields(self, X: Inputs, engine: LocalEngine, base: Mapping[str, Array] | None = None) -> Iterator[NetworkField]:
+    def fields(
+        self, X: Inputs | NamedInputs, engine: LocalEngine, base: Mapping[str, Array] | None = None
+    ) -> Iterator[NetworkField]:
         """Yield the random field of the labels for one block of rows of X after the other.
 
         If X has no rows, yield one field for an empty block.
         """
         for block in self._blocks(X):
             rows = X[block]
-            tables = self.tables(self.exact, rows.shape[0], {ROWS: rows}, engine, _take(base, block))
+            tables = self.tables(self.exact, rows.shape[0], self._inputs(rows), engine, _take(base, block))
             yield NetworkField(self.exact, tables, len(tables), engine.n_threads)
 
-    def _blocks(self, X: Inputs) -> Iterator[slice]:
+    def _blocks(self, X: Inputs | NamedInputs) -> Iterator[slice]:
         return (slice(low, low + self.block_size) for low in range(0, max(X.shape[0], 1), self.block_size))
 
     def read_base(self, base_scores: UserData, n_rows: int) -> dict[str, Floats] | None:
@@ -130,7 +158,7 @@ class LabelSetModel(NetworkModel):
 
     def draw_marginals(
         self,
-        X: Inputs,
+        X: Inputs | NamedInputs,
         n_samples: int | None,
         temperature: float,
         random_state: UserData,
@@ -144,8 +172,8 @@ class LabelSetModel(NetworkModel):
         """
         for block in self._blocks(X):
             rows, taken = X[block], _take(base, block)
-            m = rows.shape[0]
-            drawn = self.draw_tables(self.exact, m, {ROWS: rows}, n_samples, temperature, random_state, engine, taken)
+            m, draws = rows.shape[0], (n_samples, temperature, random_state)
+            drawn = self.draw_tables(self.exact, m, self._inputs(rows), *draws, engine, taken)
             fields = (NetworkField(self.exact, tables, m, engine.n_threads) for tables in drawn)
             yield (self.marginals(field).reshape(-1, 2) for field in fields)
 
@@ -167,7 +195,11 @@ class LabelSetModel(NetworkModel):
         rows, sets = RowReader.from_config(config), LabelSetReader.from_config(config)
         edges = read_array(arrays, "edges", (len(arrays["edges"]), 2), "i")
         sizes = _sizes(pair_graph([2] * len(sets.values), edges, label_name))
-        shared = cls._read_network(config, arrays, sizes, {ROWS: rows.n_features})
+        widths = {ROWS: rows.n_features}
+        if rows.named is not None:
+            named = {named_term(name): width for name, width in rows.named.widths.items()}
+            widths = named | {ROWS: sum(named.values())}
+        shared = cls._read_network(config, arrays, sizes, widths)
         model = cls(**shared, rows=rows, sets=sets, edges=edges)
         # This raises if the potentials that these attributes need are not in the file.
         _ = model.landmarks, model.intercept, model.interactions

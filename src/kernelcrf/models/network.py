@@ -10,9 +10,9 @@ where the table t_c has one score for each way to label the nodes of the clique 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from kernelcrf.inference.lower_bounds import mean_field
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.joint_labels import same_label_kernel
 from kernelcrf.models.base import FittedModel, rng_of
+from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.models.posterior import transform_rows
 from kernelcrf.models.stored_parts import search_from_config
 from kernelcrf.partitions.graphs import GraphPartition
@@ -40,10 +41,12 @@ from kernelcrf.persistence.checks import read_count, read_flag
 from kernelcrf.readers.base_scores import check_base_scores, read_node_scores
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.graphs import GraphColumns, GraphSamples
+from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.score.cliques import EDGES, NODES
 from kernelcrf.score.features import TokenFeatures
-from kernelcrf.score.terms import Term, constant_term
+from kernelcrf.score.layout import Layout
+from kernelcrf.score.terms import Term, constant_term, input_name, named_term
 from kernelcrf.validation import shown_list
 
 Way = Exact | Loopy | Gibbs
@@ -159,7 +162,8 @@ class NetworkModel(FittedModel):
     """Base class of fitted models on graphs, whose nodes have labels.
 
     search : how the fit chose the edges (or other cliques) of the model, or None if they were given.
-    kernels : the kernels that the user passed as objects and not by name; each key is the name of the parameter.
+    kernels : the kernels that the user passed as objects and not by name, and those of inputs that have a name; each
+        key is the name of the parameter.
     """
 
     search: Search | None
@@ -242,7 +246,8 @@ class NetworkModel(FittedModel):
         """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, arrays = super().to_arrays()
         config["search"] = None if self.search is None else asdict(self.search)
-        config["kernels"] = {name: kernel.to_config() for name, kernel in self.kernels.items()}
+        named = named_kernels(self.layout)
+        config["kernels"] = {name: one.to_config() for name, one in self.kernels.items() if name not in named}
         return config, arrays
 
     @classmethod
@@ -253,10 +258,16 @@ class NetworkModel(FittedModel):
 
         sizes, widths : as in `FittedModel._read_fields`.
         """
-        return cls._read_fields(config, arrays, sizes, widths) | {
-            "search": search_from_config(config["search"]),
-            "kernels": {name: InputKernel.from_config(one) for name, one in config.get("kernels", {}).items()},
-        }
+        shared = cls._read_fields(config, arrays, sizes, widths)
+        kernels = {name: InputKernel.from_config(one) for name, one in config.get("kernels", {}).items()}
+        search = search_from_config(config["search"])
+        return shared | {"search": search, "kernels": kernels | named_kernels(shared["layout"])}
+
+
+def named_kernels(layout: Layout) -> dict[str, InputKernel]:
+    """Return the kernels of inputs that have a name; each key is the name of the parameter that sets the kernel."""
+    named = [term for term in layout.terms if input_name(term.name) is not None]
+    return {kernel_parameter(term.name): term.kernel for term in named if term.kernel is not None}
 
 
 def _unlabelled(
@@ -275,6 +286,7 @@ class GraphModel(NetworkModel):
     seed : the seed of Gibbs sampling.
     covers : a description of the objective that the fit minimised.
     columns : the names of the features of nodes and of edges in the training data.
+    named : reads the features of nodes if they are several inputs with names, else None.
     kinds : the types of nodes and edges, and the cliques that the user has named, in the training data.
     """
 
@@ -286,17 +298,25 @@ class GraphModel(NetworkModel):
     covers: str
     columns: GraphColumns = field(default_factory=GraphColumns)
     kinds: GraphKinds = field(default_factory=GraphKinds)
+    named: InputsReader | None = None
 
     @property
-    def landmarks(self) -> Inputs | dict[Type, Inputs] | None:
+    def landmarks(self) -> Any:
         """Return the landmarks of the kernel on node inputs, or None for the linear kernel.
 
-        If nodes have types, return a dict from types to landmarks.
+        If nodes have types, return a dict from types to landmarks. If inputs have names, return a dict from names to
+        these values.
         """
+        if self.named is None:
+            return self._landmarks_of(lambda kind: kind)
+        return {name: self._landmarks_of(partial(named_term, name)) for name in self.named.sources}
+
+    def _landmarks_of(self, term: Callable[[str], str]) -> Inputs | dict[Type, Inputs] | None:
+        """Return the landmarks of an input; `term` returns the name of its term for a kind of nodes."""
         if self.kinds.node_types is None:
-            return self.landmarks_of(NODES)
-        by_type = {node_type: self.landmarks_of(self.kinds.nodes[node_type]) for node_type in self.kinds.node_types}
-        return {node_type: one for node_type, one in by_type.items() if one is not None} or None
+            return self.landmarks_of(term(NODES))
+        by_type = {one: self.landmarks_of(term(self.kinds.nodes[one])) for one in self.kinds.node_types}
+        return {node_type: own for node_type, own in by_type.items() if own is not None} or None
 
     @property
     def cliques(self) -> tuple[str, ...]:
@@ -329,7 +349,8 @@ class GraphModel(NetworkModel):
         """Return an empty collection of graphs that this model accepts as input."""
         none = np.empty((0, 2), np.int64)
         nodes, offsets = np.empty((0, self.n_features)), np.zeros(1, np.int64)
-        return GraphSamples(nodes, offsets, none, None, self.directed, self.columns)
+        inputs = nodes if self.named is None else self.named.read([])[0]
+        return GraphSamples(inputs, offsets, none, None, self.directed, self.columns, named=self.named)
 
     def field(
         self, graphs: GraphSamples, inference: str, engine: LocalEngine, base_scores: UserData = None
@@ -367,14 +388,7 @@ class GraphModel(NetworkModel):
 
     def _read_inputs(self, graphs: GraphSamples, inference: str) -> tuple[Way, dict[str, Inputs]]:
         """Return the union of the graphs with its inference, and the inputs of all terms; raise if they do not fit."""
-        if graphs.nodes.shape[1] != self.n_features:
-            raise ValueError(f"X has {graphs.nodes.shape[1]} node features: expected {self.n_features}, as in training")
-        if graphs.directed != self.directed:
-            given, theirs = ("sequences", "graphs") if graphs.directed else ("graphs", "sequences")
-            raise ValueError(f"X has {given}, but the model was fitted on {theirs}: pass {theirs}")
-        if len(graphs.edges) and (graphs.edge_features is not None) != self.has_edge_features:
-            has, lacks = ("no edge features", "with") if self.has_edge_features else ("edge features", "without")
-            raise ValueError(f"X has {has}, but the model was fitted {lacks} edge features: pass graphs {lacks} them")
+        self.check(graphs)
         graphs = graphs.with_kinds(self.kinds)
         # All nodes are one kind of cliques even if they have types, for the marginals of single nodes.
         cliques = dict.fromkeys((NODES, *self.layout.cliques))
@@ -384,9 +398,34 @@ class GraphModel(NetworkModel):
             graphs.samples if graphs.n_samples > 1 else None,
         )
         way, inputs = inference_named(inference, self.seed)(graph), graphs.inputs_of_nodes
-        if len(self.maps) > len(self.kinds.nodes):
+        sources = {term.input for term in self.layout.terms}
+        if not sources.isdisjoint(self.kinds.edges.values()):
             inputs |= graphs.inputs_of_edges
         return way, inputs
+
+    def match(self, graphs: GraphSamples) -> GraphSamples:
+        """Return graphs with the kinds of cliques of this model; raise if they do not fit.
+
+        Graphs without edges get edge features of no rows, if the model has edge features.
+        """
+        self.check(graphs)
+        of_edges = [self.maps[term.name] for term in self.layout.terms if term.input in self.kinds.edges.values()]
+        if self.has_edge_features and graphs.edge_features is None and of_edges:
+            first = of_edges[0]
+            width = first.landmarks.shape[1] if isinstance(first, WhitenedMap) else first.n
+            graphs = replace(graphs, edge_features=np.empty((0, width)))
+        return graphs.with_kinds(self.kinds)
+
+    def check(self, graphs: GraphSamples) -> None:
+        """Raise if graphs have other features than the training data, or edges without a direction."""
+        if self.named is None and graphs.nodes.shape[1] != self.n_features:
+            raise ValueError(f"X has {graphs.nodes.shape[1]} node features: expected {self.n_features}, as in training")
+        if graphs.directed != self.directed:
+            given, theirs = ("sequences", "graphs") if graphs.directed else ("graphs", "sequences")
+            raise ValueError(f"X has {given}, but the model was fitted on {theirs}: pass {theirs}")
+        if len(graphs.edges) and (graphs.edge_features is not None) != self.has_edge_features:
+            has, lacks = ("no edge features", "with") if self.has_edge_features else ("edge features", "without")
+            raise ValueError(f"X has {has}, but the model was fitted {lacks} edge features: pass graphs {lacks} them")
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as two dicts: values that JSON can store, and named arrays."""
@@ -399,7 +438,7 @@ class GraphModel(NetworkModel):
             "n_features": int(self.n_features),
             "covers": self.covers,
             **self.columns.to_config(),
-        }
+        } | ({} if self.named is None else {"inputs": self.named.to_config()})
         if self.kinds.has_ties:
             config["kinds"] = self.kinds.to_config()
         return config, arrays
@@ -410,8 +449,12 @@ class GraphModel(NetworkModel):
         labels = LabelReader.from_config(config["labels"])
         L, n_features = len(labels.classes), read_count(config, "n_features", 1)
         kinds = GraphKinds.from_config(config.get("kinds"), L)
-        nodes, names = list(kinds.nodes.values()), set(kinds.cliques.values())
-        widths = dict.fromkeys(nodes, n_features) | dict.fromkeys(kinds.edges.values())
+        named = InputsReader.from_config(config["inputs"], "GraphCRF") if "inputs" in config else None
+        of_nodes: dict[str, int] = dict.fromkeys(kinds.nodes.values(), n_features)
+        if named is not None:
+            of_nodes = {named_term(name, kind): width for name, width in named.widths.items() for kind in of_nodes}
+        nodes, names = list(of_nodes), set(kinds.cliques.values())
+        widths = of_nodes | dict.fromkeys(kinds.edges.values())
         shared = cls._read_network(config, arrays, kinds.sizes(L), widths)
         layout, covers = shared["layout"], config["covers"]
         if not set(nodes) <= shared["maps"].keys() or not names <= set(layout.cliques):
@@ -437,4 +480,5 @@ class GraphModel(NetworkModel):
             covers=covers,
             columns=GraphColumns.from_config(config, n_features),
             kinds=kinds,
+            named=named,
         )

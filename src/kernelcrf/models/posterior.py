@@ -22,9 +22,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 
-from kernelcrf.arrays import Array, Floats, Inputs, NamedInputs, Places, is_sparse, matrix_of
+from kernelcrf.arrays import Array, Floats, Inputs, NamedInputs, Places, is_sparse, join_columns, matrix_of
 from kernelcrf.basis.features import FeatureMap, PrimalMap
 from kernelcrf.basis.kernel_weights import check_scores
 from kernelcrf.engines.local import LocalEngine
@@ -35,7 +34,7 @@ from kernelcrf.score.cliques import STEPS
 from kernelcrf.score.layout import Layout
 from kernelcrf.score.score import add_base, add_terms
 from kernelcrf.score.tables import ChainScores, Steps
-from kernelcrf.score.terms import TOKEN_TERM, Term
+from kernelcrf.score.terms import Term
 
 GROUP_VALUES = 2**22
 ROWS = 2048
@@ -55,20 +54,23 @@ class ScorePosterior:
     posterior: Posterior
     maps: Mapping[str, FeatureMap]
 
-    def node_variances(self, X: Inputs, contrasts: Floats, engine: LocalEngine) -> Floats:
+    def node_variances(self, X: Inputs | NamedInputs, contrasts: Floats, engine: LocalEngine) -> Floats:
         """Return the posterior variances of linear combinations of the scores of labels.
 
         The result has one row for each row x of X, and one column for each row b of `contrasts`. Each entry is the
         variance of the inner product of b and the scores s(x) of the labels at x.
         """
-        term, *biases = (term for term in self.layout.terms if term.kind.is_token)
-        F = self.maps[TOKEN_TERM].transform(X, engine)
-        weights = np.asarray(term.k_y.adjoint(contrasts), np.float64)
-        outside = self._rest(term, X, F)[:, None] * np.square(weights).sum(axis=1)
-        if biases:
-            # A bias is the weight of a feature that is 1, and has the same label kernel.
-            ones = np.ones((F.shape[0], 1), F.dtype)
-            F = sp.hstack([sp.csr_array(F), sp.csr_array(ones)], "csr") if is_sparse(F) else np.hstack([F, ones])
+        terms = [term for term in self.layout.terms if term.kind.is_token]
+        weights, rest, parts = np.asarray(terms[0].k_y.adjoint(contrasts), np.float64), np.zeros(X.shape[0]), {}
+        for term in terms:
+            if term.name in self.maps:
+                rows = matrix_of(X, str(term.input))
+                parts[term.name] = self.maps[term.name].transform(rows, engine)
+                rest += self._rest(term, rows, parts[term.name])
+            else:
+                # A bias is the weight of a feature that is 1, and has the same label kernel.
+                parts[term.name] = np.ones((X.shape[0], 1), np.float32)
+        outside, F = rest[:, None] * np.square(weights).sum(axis=1), join_columns(NamedInputs(parts))
         places = np.split(np.arange(self.layout.size), np.cumsum([one.size for one in self.layout.terms])[:-1])
         indices = np.concatenate(
             [part for one, part in zip(self.layout.terms, places, strict=True) if one.kind.is_token]

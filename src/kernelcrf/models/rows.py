@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from scipy.special import softmax
 
-from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, UserData
+from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, NamedInputs, UserData, matrix_of
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.training import Trained
 from kernelcrf.graphs.structure import Chains
@@ -22,7 +22,7 @@ from kernelcrf.readers.missing_labels import UNKNOWN
 from kernelcrf.readers.rows import RowReader, read_classes
 from kernelcrf.score.cliques import NO_CHAINS, TOKENS
 from kernelcrf.score.score import add_base, add_terms
-from kernelcrf.score.terms import BIAS_TERM, TOKEN_TERM
+from kernelcrf.score.terms import BIAS_TERM, TOKEN_TERM, named_term
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,8 +63,8 @@ class RowModel(KernelModel):
         check_base_scores(self.base, base)
         return base
 
-    def _scores(self, rows: Inputs, engine: LocalEngine) -> Array:
-        scores = self.term_scores(lambda term: rows, engine)
+    def _scores(self, rows: Inputs | NamedInputs, engine: LocalEngine) -> Array:
+        scores = self.term_scores(lambda term: matrix_of(rows, str(term.input)), engine)
         s = scores[0][1]
         add_terms({TOKENS: s}, scores[1:], NO_CHAINS)
         return s
@@ -116,6 +116,11 @@ class RowModel(KernelModel):
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         reader, classes = RowReader.from_config(config), values_from_config(config["classes"])
-        terms = {TOKEN_TERM: (TOKENS, TOKENS)} | ({BIAS_TERM: (TOKENS, None)} if len(config["terms"]) > 1 else {})
-        shared = cls._read_terms(config, arrays, len(classes), terms, {TOKENS: reader.n_features})
+        widths = {TOKENS: reader.n_features} if reader.named is None else reader.named.widths
+        terms: dict[str, tuple[str, str | None]] = {TOKEN_TERM: (TOKENS, TOKENS)}
+        if reader.named is not None:
+            terms = {named_term(name): (TOKENS, name) for name in widths}
+        if len(config["terms"]) > len(terms):
+            terms[BIAS_TERM] = TOKENS, None
+        shared = cls._read_terms(config, arrays, len(classes), terms, widths)
         return cls(**shared, reader=reader, classes=classes)

@@ -13,7 +13,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Arrays, Config, Flags, Floats, Inputs, Labels, UserData
+from kernelcrf.arrays import (
+    Array,
+    Arrays,
+    Config,
+    Flags,
+    Floats,
+    Inputs,
+    Labels,
+    NamedInputs,
+    UserData,
+    join_columns,
+    matrix_of,
+)
 from kernelcrf.basis.kernel_weights import check_scores
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
@@ -24,14 +36,24 @@ from kernelcrf.models.chain import ChainModel
 from kernelcrf.partitions.segments import SegmentRules
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag, read_text
+from kernelcrf.readers.inputs import InputsReader, reader_from_config
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.pooling import ENDS, described, pool
 from kernelcrf.readers.segments import SegmentLabels, read_tokens
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.score.cliques import SEGMENTS, TOKENS, kind_of
+from kernelcrf.score.cliques import FIRSTS, LASTS, OF_SINGLE_LABELS, SEGMENTS, TOKENS, kind_of
 from kernelcrf.score.score import add_base, add_terms
 from kernelcrf.score.tables import arrays_of_scores
-from kernelcrf.score.terms import CHAIN_CLIQUES, DURATION_TERM, SEGMENT_CLIQUES, SEGMENT_TERM, TAIL_TERM, Term
+from kernelcrf.score.terms import (
+    CHAIN_CLIQUES,
+    DURATION_TERM,
+    SEGMENT_CLIQUES,
+    SEGMENT_TERM,
+    TAIL_TERM,
+    Term,
+    input_name,
+    named_term,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,14 +229,15 @@ class SegmentModel(ChainModel):
     def _read(self, X: UserData, lengths: UserData) -> tuple[dict[str, Inputs], Chains]:
         """Return the inputs of each term that has inputs, by its name, and the sequences."""
         flat, chains = self.reader.read(X, lengths)
-        inputs = dict.fromkeys(self.maps, flat)
-        if SEGMENT_TERM in inputs:
+        of_terms = {name: str(self.layout.by_name[name].input) for name in self.maps}
+        inputs = {name: matrix_of(flat, source) for name, source in of_terms.items() if source != SEGMENTS}
+        if SEGMENT_TERM in self.maps:
             inputs[SEGMENT_TERM] = self._pooled(X, lengths, flat, chains)
         return inputs, chains
 
-    def _pooled(self, X: UserData, lengths: UserData, flat: Inputs, chains: Chains) -> Inputs:
+    def _pooled(self, X: UserData, lengths: UserData, flat: Inputs | NamedInputs, chains: Chains) -> Inputs:
         if isinstance(self.pooling, str):
-            return pool(flat, chains, self.longest, self.pooling)
+            return pool(join_columns(flat), chains, self.longest, self.pooling)
         assert self.pooling is not None
         assert self.segment_reader is not None
         found = described(X, lengths, chains, self.longest, self.pooling)
@@ -251,8 +274,14 @@ class SegmentModel(ChainModel):
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
-        reader, labels = SequenceReader.from_config(config["inputs"]), LabelReader.from_config(config["labels"])
+        reader, labels = reader_from_config(config["inputs"], "SegmentCRF"), LabelReader.from_config(config["labels"])
         spec, known = SegmentLabels.of(labels.classes), CHAIN_CLIQUES | SEGMENT_CLIQUES
+        own = reader.widths if isinstance(reader, InputsReader) else {TOKENS: reader.n_features}
+        if isinstance(reader, InputsReader):
+            stored = {read_text(one, "name"): read_text(one, "cliques") for one in config["terms"]}
+            scored = {named_term(name): stored.get(named_term(name), TOKENS) for name in own}
+            known |= {name: cliques for name, cliques in scored.items() if cliques in OF_SINGLE_LABELS}
+            known |= {named_term(name, cliques): cliques for name in own for cliques in (FIRSTS, LASTS)}
         names = [read_text(one, "name") for one in config["terms"]]
         if unknown := [name for name in names if name not in known]:
             raise ModelFileError(
@@ -260,8 +289,9 @@ class SegmentModel(ChainModel):
             )
         with_map = {read_text(one, "name") for one in config["terms"] if one["kernel"] is not None}
         pooling = None if config["pooling"] is None else read_text(config, "pooling")
-        widths = {TOKENS: reader.n_features, SEGMENTS: (2 if pooling == ENDS else 1) * reader.n_features}
-        terms = {name: (known[name], kind_of(known[name]).input if name in with_map else None) for name in names}
+        widths = own | {SEGMENTS: (2 if pooling == ENDS else 1) * sum(own.values())}
+        sources = {name: input_name(name) or kind_of(known[name]).input for name in names}
+        terms = {name: (known[name], sources[name] if name in with_map else None) for name in names}
         L, longest = len(spec.types), read_count(config, "longest", 1)
         shared = cls._read_terms(config, arrays, L, terms, widths, longest)
         return cls(

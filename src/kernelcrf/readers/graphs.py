@@ -13,16 +13,30 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, UserData, as_writable, is_sparse
+from kernelcrf.arrays import (
+    Array,
+    Flags,
+    Floats,
+    Inputs,
+    Ints,
+    Labels,
+    NamedInputs,
+    UserData,
+    as_writable,
+    is_sparse,
+    join_columns,
+)
 from kernelcrf.basis.factor import stack
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.readers.columns import match_columns, names_from_config, names_to_config, read_columns
 from kernelcrf.readers.containers import is_frame, read_container
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
+from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.one_graph import OneGraph, OpenGraph, open_graph, read_graph
 from kernelcrf.readers.weights import read_weights, weigh_samples
 from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
+from kernelcrf.score.terms import named_term
 
 
 class GraphColumns(NamedTuple):
@@ -47,7 +61,7 @@ class GraphColumns(NamedTuple):
 class GraphSamples:
     """Several graphs (samples) in one object: the nodes are numbered from 0 on, one sample after the other.
 
-    nodes : the features of the nodes, one row per node.
+    nodes : the features of the nodes, one row per node, of one input or of several inputs with names.
     offsets : sample i has the nodes offsets[i], ..., offsets[i+1] - 1.
     edges : the numbers of the two nodes of each edge, one row per edge.
     edge_features : the features of the edges, one row per edge, or None.
@@ -56,9 +70,11 @@ class GraphSamples:
     node_types, edge_types : the type of each node and of each edge, or None.
     cliques : a dict from the user's names to cliques, one row of node numbers per clique.
     known : the kinds of cliques of a fitted model, or None if the kinds are those of these graphs.
+    named : reads the features of nodes if they are several inputs with names, else None. The nodes of a graph are then
+        read like the tokens of a sequence.
     """
 
-    nodes: Inputs
+    nodes: Inputs | NamedInputs
     offsets: Ints
     edges: Ints
     edge_features: Inputs | None
@@ -68,6 +84,7 @@ class GraphSamples:
     edge_types: Array | None = None
     cliques: Mapping[str, Ints] = field(default_factory=dict)
     known: GraphKinds | None = None
+    named: InputsReader | None = None
 
     @cached_property
     def kinds(self) -> GraphKinds:
@@ -90,14 +107,39 @@ class GraphSamples:
         return np.repeat(np.arange(self.n_samples), np.diff(self.offsets))
 
     @classmethod
-    def read(cls, X: UserData, *, directed: bool, like: GraphSamples | None = None) -> GraphSamples:
+    def read(
+        cls,
+        X: UserData,
+        *,
+        directed: bool,
+        like: GraphSamples | None = None,
+        chosen: Mapping[str, tuple[str | None, UserData]] | None = None,
+        sample_weight: UserData = None,
+        learns_names: bool = False,
+    ) -> GraphSamples:
         """Read the graphs in a container.
 
+        chosen : what each of several inputs of nodes reads, as for `InputsReader.fit`; None if nodes have one input.
+        sample_weight : one weight per graph; feature names in a graph of weight 0 are not added to a vocabulary.
+        learns_names : whether the feature names of X are added to those that `like` knows.
         like : a `GraphSamples` without graphs. X must have the same column names, and if X is empty, `like` is
             returned. If `like` is None, an empty X raises a ValueError.
         """
         opened = [open_graph(x, i, directed) for i, x in enumerate(read_graphs(X))]
-        matched, columns = _match_columns(opened, like)
+        named, nodes = None if like is None else like.named, None
+        if opened and (named is not None or chosen is not None):
+            features = [x.nodes for x in opened]
+            if named is not None and learns_names:
+                named, nodes, chains = named.extend(features, sample_weight=sample_weight)
+            elif named is not None:
+                nodes, chains = named.read(features)
+            else:
+                named, nodes, chains = InputsReader.fit(
+                    features, chosen or {}, sample_weight=sample_weight, owner="GraphCRF"
+                )
+            ends = zip(chains.offsets[:-1], chains.offsets[1:], strict=True)
+            opened = [x._replace(nodes=nodes[low:high]) for x, (low, high) in zip(opened, ends, strict=True)]
+        matched, columns = _match_columns(opened, like, named)
         items = [read_graph(x, i, directed) for i, x in enumerate(matched)]
         if not items:
             if like is not None:
@@ -112,7 +154,7 @@ class GraphSamples:
             for name, rows in item.cliques.items():
                 cliques.setdefault(name, []).append(rows + low)
         return cls(
-            as_writable(stack([item.nodes for item in items])),
+            as_writable(stack([item.nodes for item in items])) if nodes is None else nodes,
             offsets,
             edges,
             as_writable(stack(features)) if features else None,
@@ -121,6 +163,7 @@ class GraphSamples:
             _join_types([item.node_types for item in items]),
             _join_types([item.edge_types for item in items]),
             {name: np.concatenate(rows) for name, rows in cliques.items()},
+            named=named,
         )
 
     def select(self, kept: Flags) -> GraphSamples:
@@ -139,6 +182,7 @@ class GraphSamples:
             None if self.node_types is None else _join_types([self.node_types[nodes]]),
             None if self.edge_types is None else _join_types([self.edge_types[edges]]),
             {name: rows for name, rows in cliques.items() if len(rows)},
+            named=self.named,
         )
 
     def spread(self, rows: Floats) -> dict[str, Floats]:
@@ -170,8 +214,14 @@ class GraphSamples:
 
     @property
     def inputs_of_nodes(self) -> dict[str, Inputs]:
-        """Return, for each kind of nodes, their features, one row per node of this kind."""
-        return {kind: _of_type(self.nodes, self.node_types, type_) for type_, kind in self.kinds.nodes.items()}
+        """Return, for each kind of nodes, their features, one row per node of this kind.
+
+        If there are several inputs, each of them has a matrix for each kind, with the name of their term.
+        """
+        rows = {kind: _of_type(self.nodes, self.node_types, type_) for type_, kind in self.kinds.nodes.items()}
+        if self.named is None:
+            return rows
+        return {named_term(name, kind): X for kind, own in rows.items() for name, X in own.matrices.items()}
 
     @property
     def inputs_of_edges(self) -> dict[str, Inputs]:
@@ -187,7 +237,8 @@ class GraphSamples:
         """
         if self.edge_features is not None:
             return self.edge_features
-        first, second = self.nodes[self.edges[:, 0]], self.nodes[self.edges[:, 1]]
+        nodes = join_columns(self.nodes)
+        first, second = nodes[self.edges[:, 0]], nodes[self.edges[:, 1]]
         with np.errstate(over="ignore"):
             pair = (first, second) if self.directed else (first + second, abs(first - second))
         return sp.hstack(pair, format="csr") if is_sparse(first) else np.concatenate(pair, axis=1)
@@ -231,6 +282,9 @@ def read_labelled_graphs(
     classes: UserData,
     class_weight: UserData = None,
     like: GraphSamples | None = None,
+    chosen: Mapping[str, tuple[str | None, UserData]] | None = None,
+    learns_names: bool = False,
+    known: LabelReader | None = None,
 ) -> tuple[LabelReader, GraphSamples, Labels, Floats | None, Flags]:
     """Read graphs with their labels and weights, and drop the graphs whose weight is 0.
 
@@ -240,14 +294,22 @@ def read_labelled_graphs(
 
     class_weight : weights of labels; a graph has the mean weight of its known labels as a factor.
     like : a `GraphSamples` without graphs, whose column names these graphs must have; None takes the first graph's.
+    chosen : what each of several inputs of nodes reads, as for `InputsReader.fit`; None if nodes have one input.
+    learns_names : whether the feature names of X are added to those that `like` knows.
+    known : the reader of the labels of a prior, which may grow, or None. With a prior, all weights may be 0.
     """
-    graphs = GraphSamples.read(X, directed=directed, like=like)
+    graphs = GraphSamples.read(
+        X, directed=directed, like=like, chosen=chosen, sample_weight=sample_weight, learns_names=learns_names
+    )
     order = Chains(graphs.offsets)
     tokens = flat_labels(y, order)
-    reader = LabelReader.fit(tokens, classes)
+    reader, part = (
+        LabelReader.fit(tokens, classes) if known is None else known.extend(tokens, classes),
+        known is not None,
+    )
     labels = reader.encode_single(tokens, order)
-    given, kept = read_weights(sample_weight, graphs.n_samples, "graph"), np.ones(graphs.n_samples, bool)
-    weights = weigh_samples(given, class_weight, order.lengths, labels, reader.classes, "graph")
+    given, kept = read_weights(sample_weight, graphs.n_samples, "graph", part=part), np.ones(graphs.n_samples, bool)
+    weights = weigh_samples(given, class_weight, order.lengths, labels, reader.classes, "graph", part=part)
     if weights is not None and not weights.all():
         kept = weights > 0
         labels, graphs, weights = labels[kept[graphs.samples]], graphs.select(kept), weights[kept]
@@ -263,10 +325,14 @@ def read_graphs(X: UserData) -> list[UserData]:
     return list(opened)
 
 
-def _match_columns(graphs: list[OpenGraph], like: GraphSamples | None) -> tuple[list[OpenGraph], GraphColumns]:
+def _match_columns(
+    graphs: list[OpenGraph], like: GraphSamples | None, named: InputsReader | None
+) -> tuple[list[OpenGraph], GraphColumns]:
     """Return graphs whose features have their columns in the same order, and the names of the columns.
 
     The columns have the order of `like`, or, if `like` is None, the order of the first graph.
+
+    named : the reader that has read the features of nodes already, or None.
     """
     known = GraphColumns() if like is None else like.columns
 
@@ -275,7 +341,11 @@ def _match_columns(graphs: list[OpenGraph], like: GraphSamples | None) -> tuple[
             return read_columns("GraphCRF", parts, places.__getitem__)
         return match_columns("GraphCRF", parts, places.__getitem__, names), names
 
-    nodes, of_nodes = match([x.nodes for x in graphs], [x.place for x in graphs], known.nodes)
+    nodes: Sequence[UserData] = [x.nodes for x in graphs]
+    if named is None:
+        nodes, of_nodes = match(list(nodes), [x.place for x in graphs], known.nodes)
+    else:
+        of_nodes = named.column_names
     features = [() if x.edge_features is None else x.edge_features for x in graphs]
     edges, of_edges = match(features, [x.edge_place for x in graphs], known.edges)
     matched = [

@@ -1,9 +1,9 @@
-"""Read sequences that have several inputs, each with its own kernel.
+"""Read sequences, rows or nodes of graphs that have several inputs, each with its own kernel.
 
 A sequence is a mapping from names to entries. Each entry is an array, a sparse matrix, a data frame or a list of
 feature dicts, with one row or dict per token. A sequence may also be a single one of these; all inputs then read the
 same tokens, or some columns of them. If `lengths=` is given, X is such a mapping, or a single table, for the tokens of
-all sequences one after the other.
+all sequences one after the other. Rows are read as sequences of one token, and the nodes of a graph as a sequence.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.containers import read_container
 from kernelcrf.readers.reader_extension import extend_reader
-from kernelcrf.readers.sequences import SequenceReader, open_sequences
+from kernelcrf.readers.sequences import OWNER, SequenceReader, open_sequences
+from kernelcrf.score.terms import BETWEEN
 from kernelcrf.validation import is_whole, shown, shown_list
 
 SEVERAL = "several"
-BETWEEN = "__"
 
 
 class Source(NamedTuple):
@@ -61,20 +61,22 @@ class InputsReader:
         lengths: UserData = None,
         hash_features: int | None = None,
         sample_weight: UserData = None,
+        owner: str = OWNER,
     ) -> tuple[InputsReader, NamedInputs, Chains]:
         """Return a reader for sequences like X, the inputs of X, and the `Chains` with the rows of each sequence.
 
         chosen : for each input, the name of its entry, or None for the entry with the name of the input, and its
             columns: None for all columns, a slice, or a list of indices or names.
         sample_weight : one weight per sequence; names in a sequence of weight 0 are not added to the vocabulary.
+        owner : the name of the estimator, for error messages.
         """
         are_mappings = _are_mappings(X, lengths)
         if not are_mappings:
             for name, (entry, _) in chosen.items():
                 if entry is not None:
                     raise ValueError(
-                        f"inputs[{name!r}] has of={entry!r}, but the sequences in X are no mappings: expected "
-                        f"sequences such as {{{entry!r}: an array}}; pass of=None for inputs that read whole sequences"
+                        f"inputs[{name!r}] has of={entry!r}, but X has no mappings: expected {{{entry!r}: an array}} "
+                        "in place of an array; pass of=None for inputs that read the whole array"
                     )
         of = {name: (entry or name) if are_mappings else None for name, (entry, _) in chosen.items()}
         readers: dict[str | None, SequenceReader] = {}
@@ -83,7 +85,7 @@ class InputsReader:
         for entry, part in _entries_of(X, lengths, list(dict.fromkeys(of.values()))).items():
             with _named(entry):
                 hashed = hash_features if open_sequences(part, lengths)[2] == "dicts" else None
-                reading = SequenceReader.fit(part, lengths, hashed, sample_weight)
+                reading = SequenceReader.fit(part, lengths, hashed, sample_weight, owner=owner)
             readers[entry], tables[entry], chains[entry] = reading
         if hash_features is not None and not any(reader.kind == "dicts" for reader in readers.values()):
             raise ValueError(
@@ -136,7 +138,7 @@ class InputsReader:
         were_mappings = None not in self.entries
         if _are_mappings(X, lengths) != were_mappings and not _is_empty(X, lengths):
             expected = f"mappings with the entries {_listed(self.entries)}" if were_mappings else "no mappings"
-            raise TypeError(f"the sequences in X are not what fit was given: expected {expected}")
+            raise TypeError(f"X is not what fit was given: expected {expected}")
 
     def _select(self, tables: Mapping[str | None, Inputs]) -> NamedInputs:
         """Return the matrix of each input, given the table of each entry."""
@@ -153,6 +155,11 @@ class InputsReader:
         """Return the number of columns of an input."""
         source = self.sources[name]
         return self.entries[source.entry].n_features if source.columns is None else len(source.columns)
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """Return the number of columns of each input."""
+        return {name: self.width(name) for name in self.sources}
 
     def is_sparse(self, name: str) -> bool:
         """Return whether an input is sparse."""
@@ -199,9 +206,9 @@ class InputsReader:
         }
 
     @classmethod
-    def from_config(cls, config: Mapping[str, UserData]) -> InputsReader:
+    def from_config(cls, config: Mapping[str, UserData], owner: str = OWNER) -> InputsReader:
         """Return the reader whose `to_config` returned `config`; raise if the values in `config` are inconsistent."""
-        entries = {entry: SequenceReader.from_config(settings) for entry, settings in config["entries"]}
+        entries = {entry: SequenceReader.from_config(settings, owner) for entry, settings in config["entries"]}
         sources = {}
         for name, entry, columns in config["sources"]:
             width = entries[entry].n_features
@@ -220,9 +227,9 @@ class InputsReader:
         return cls(entries, sources)
 
 
-def reader_from_config(config: Mapping[str, UserData]) -> SequenceReader | InputsReader:
-    """Return the reader that a model file describes."""
-    return (InputsReader if config["kind"] == SEVERAL else SequenceReader).from_config(config)
+def reader_from_config(config: Mapping[str, UserData], owner: str = OWNER) -> SequenceReader | InputsReader:
+    """Return the reader that a model file describes, for an estimator of the name `owner`."""
+    return (InputsReader if config["kind"] == SEVERAL else SequenceReader).from_config(config, owner)
 
 
 def _listed(entries: Mapping[str | None, UserData]) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Inputs, Ints, UserData, is_sparse
+from kernelcrf.arrays import Array, Inputs, Ints, NamedInputs, UserData, is_sparse
 from kernelcrf.graphs.structure import EDGE, Chains
 from kernelcrf.readers.containers import is_frame, read_container, read_matrix
 from kernelcrf.readers.graph_kinds import RESERVED
@@ -22,7 +22,7 @@ OPTIONAL = ("edge_features", "node_types", "edge_types", "cliques")
 
 
 class OpenGraph(NamedTuple):
-    """The parts of a graph as the user passed them.
+    """The parts of a graph as the user passed them; features of several inputs are read already, as `NamedInputs`.
 
     place, edge_place : the names of the node features and of the edge features in error messages.
     nodes : the features of the nodes, one row per node.
@@ -45,7 +45,7 @@ class OpenGraph(NamedTuple):
 class OneGraph(NamedTuple):
     """The parts of a graph as arrays; `OpenGraph` describes them. Types are arrays of strings and integers."""
 
-    nodes: Inputs
+    nodes: Inputs | NamedInputs
     edges: Ints
     edge_features: Inputs | None
     is_chain: bool
@@ -67,7 +67,7 @@ def open_graph(x: UserData, i: int, directed: bool) -> OpenGraph:
 
 def read_graph(x: OpenGraph, i: int, directed: bool) -> OneGraph:
     """Check the parts of a graph, which is X[i], and convert them to arrays."""
-    nodes = _matrix(x.nodes, x.place)
+    nodes = x.nodes if isinstance(x.nodes, NamedInputs) else _matrix(x.nodes, x.place)
     if x.edges is None:
         return OneGraph(nodes, Chains.from_lengths([nodes.shape[0]]).cliques(EDGE), None, True, None, None, {})
     edges = _edges(x.edges, nodes.shape[0], i, directed)
@@ -149,6 +149,8 @@ def _is_tuple(x: UserData) -> bool:
     """Return whether x is (features, edges) or (features, edges, edge features) rather than a sequence of tokens."""
     if not isinstance(x, tuple | list) or len(x) not in (2, 3) or is_sparse(x[1]):
         return False
+    if isinstance(x[0], Mapping) and not is_sparse(x[0]):
+        return not isinstance(x[1], Mapping)
     try:
         return any(is_sparse(part) or is_frame(part) or np.ndim(part) > 1 for part in x)
     except ValueError:  # rows of different lengths

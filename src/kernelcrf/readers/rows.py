@@ -9,7 +9,7 @@ This is the rule of `kernelcrf.readers.missing_labels`, which also holds if each
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Number
 
 import numpy as np
@@ -17,7 +17,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, check_X_y
 
-from kernelcrf.arrays import Array, Flags, Inputs, Labels, UserData, as_writable, is_sparse
+from kernelcrf.arrays import Array, Flags, Inputs, Labels, NamedInputs, UserData, as_writable, is_sparse
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag, read_text
 from kernelcrf.readers.columns import (
@@ -29,7 +29,8 @@ from kernelcrf.readers.columns import (
     read_names,
 )
 from kernelcrf.readers.containers import is_frame, object_array, read_container
-from kernelcrf.readers.labels import values_from_config, values_to_config
+from kernelcrf.readers.inputs import InputsReader
+from kernelcrf.readers.labels import check_same_type, values_from_config, values_to_config
 from kernelcrf.readers.missing_labels import UNKNOWN, missing_among
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown, shown_list
@@ -43,32 +44,57 @@ class RowReader:
 
     owner : the name of the estimator, for error messages.
     column_names : the names of the columns if `fit` was given a data frame; otherwise None.
+    named : reads the inputs if they have names; each row is then a sequence of one token. Otherwise None.
     """
 
     owner: str
     n_features: int
     column_names: Array | None = None
+    named: InputsReader | None = None
 
     @classmethod
     def fit(
-        cls, owner: str, X: UserData, y: UserData, *, multi_output: bool = False
-    ) -> tuple[RowReader, Inputs, Array]:
-        """Check X and y, and return three values: a reader for rows with the columns of X, the matrix X, and y.
+        cls,
+        owner: str,
+        X: UserData,
+        y: UserData,
+        sample_weight: UserData = None,
+        *,
+        multi_output: bool = False,
+        chosen: Mapping[str, tuple[str | None, UserData]] | None = None,
+    ) -> tuple[RowReader, Inputs | NamedInputs, Array]:
+        """Check X and y, and return three values: a reader for rows with the columns of X, the inputs, and y.
 
         X becomes a dense or CSR matrix, and y an array, or a CSR matrix if it is sparse.
+
+        sample_weight : one weight per row; feature names in a row of weight 0 are not added to a vocabulary.
+        chosen : what each of several inputs reads, as for `InputsReader.fit`; None if X is one input without a name.
         """
         if y is None:
             raise ValueError(f"{owner} requires y to be passed, but the target y is None: expected one label per row")
+        if chosen is not None:
+            n_rows = _count_rows(X)
+            with named_errors("X", "y"):
+                _, y = check_X_y(np.zeros((n_rows, 1)), _targets(y), multi_output=multi_output, estimator=owner)
+            weights = read_weights(sample_weight, n_rows, "row")
+            lengths = np.ones(n_rows, np.int64)
+            named, inputs, _ = InputsReader.fit(X, chosen, lengths, sample_weight=weights, owner=owner)
+            return cls(owner, named.n_features, named.column_names, named), inputs, y
         X, y = _rows(X), _targets(y)
         names = read_names(X)
         with named_errors("X", "y"):
             X, y = check_X_y(X, y, accept_sparse="csr", dtype=DTYPES, multi_output=multi_output, estimator=owner)
         return cls(owner, X.shape[1], names), as_writable(X), y
 
-    def read(self, X: UserData) -> Inputs:
-        """Return X as a dense or CSR matrix, one row per sample; an empty list becomes a matrix without rows."""
+    def read(self, X: UserData) -> Inputs | NamedInputs:
+        """Return X as a dense or CSR matrix, one row per sample; an empty list becomes a matrix without rows.
+
+        If inputs have names, return one matrix per input.
+        """
+        if self.named is not None:
+            return self.named.read(*([X] if _is_empty(X) else [X, np.ones(_count_rows(X), np.int64)]))[0]
         X = _rows(X)
-        if isinstance(X, list) and not X:
+        if _is_empty(X):
             return np.empty((0, self.n_features))
         check_names(self.owner, X, "X", self.column_names)
         with named_errors("X"):
@@ -82,20 +108,57 @@ class RowReader:
             )
         return as_writable(X)
 
+    def extend(self, X: UserData, sample_weight: UserData = None) -> tuple[RowReader, Inputs | NamedInputs]:
+        """Return a reader that also knows the feature names of X, and the inputs of X.
+
+        sample_weight : one weight per row; names in a row of weight 0 are not added.
+        """
+        if self.named is None or _is_empty(X):
+            return self, self.read(X)
+        n_rows = _count_rows(X)
+        weights = read_weights(sample_weight, n_rows, "row", part=True)
+        named, inputs, _ = self.named.extend(X, np.ones(n_rows, np.int64), weights)
+        return replace(self, n_features=named.n_features, named=named), inputs
+
     @property
     def feature_names(self) -> list[str] | None:
         """Return the column names as text, or None if the columns have no names."""
         return names_as_text(self.column_names)
 
+    def names_of(self, name: str) -> list[str] | None:
+        """Return the names of the columns of an input, or None if they have no names."""
+        return self.feature_names if self.named is None else self.named.names_of(name)
+
     def to_config(self) -> dict[str, object]:
-        """Return the number and the names of the columns as a dict for JSON; `from_config` reads this dict."""
+        """Return the reader as a dict for JSON; `from_config` reads this dict."""
+        if self.named is not None:
+            return {"inputs": self.named.to_config()}
         return {"n_features": int(self.n_features), "feature_names": names_to_config(self.column_names)}
 
     @classmethod
     def from_config(cls, config: Mapping[str, UserData]) -> RowReader:
         """Return the reader whose `to_config` returned `config`."""
+        owner = read_text(config, "estimator")
+        if "inputs" in config:
+            named = InputsReader.from_config(config["inputs"], owner)
+            return cls(owner, named.n_features, named.column_names, named)
         n_features = read_count(config, "n_features", 1)
-        return cls(read_text(config, "estimator"), n_features, names_from_config(config, n_features))
+        return cls(owner, n_features, names_from_config(config, n_features))
+
+
+def _is_empty(X: UserData) -> bool:
+    return isinstance(X, list) and not X
+
+
+def _count_rows(X: UserData) -> int:
+    """Return the number of rows of X; raise if X is a mapping whose entries differ in their number of rows."""
+    counts = {}
+    for name, entry in X.items() if isinstance(X, Mapping) and not is_sparse(X) else [(None, X)]:
+        opened = read_container(entry, "X", "a matrix with one row per sample, or a mapping of such matrices")
+        counts[name] = int(opened.shape[0] if hasattr(opened, "shape") else len(opened))
+    if len(set(counts.values())) != 1:
+        raise ValueError(f"X has entries with the numbers of rows {counts}: expected one row per sample in every entry")
+    return next(iter(counts.values()))
 
 
 def _rows(X: UserData) -> UserData:
@@ -142,6 +205,24 @@ def find_classes(y: Array, given: UserData = None) -> tuple[Array, Labels]:
     if len(classes) < 2:
         raise ValueError(f"y has one class, {shown(classes[0])}: a classifier needs samples of at least 2 classes")
     return classes, read_classes(y, classes, len(y))
+
+
+def more_classes(y: UserData, known: Array, given: UserData, n_rows: int) -> tuple[Array, Labels]:
+    """Return the sorted classes of an earlier model and of y, and the class index of each row; -1 for a missing label.
+
+    known : the classes of the earlier model.
+    given : further classes, or None for the labels of y.
+    """
+    y = np.asarray(_targets(y))
+    if y.shape != (n_rows,):
+        raise ValueError(f"y has shape {y.shape}: expected ({n_rows},), one label per row of X")
+    if not n_rows:
+        return known, np.empty(0, np.int32)
+    labels = _same_type(y[~_missing(y, known.tolist())]) if given is None else _same_type(object_array(list(given)))
+    new = [label for label in dict.fromkeys(labels.tolist()) if label not in set(known.tolist())]
+    check_same_type(new, known.tolist(), "y", "the prior")
+    classes = np.unique(_same_type(object_array([*known.tolist(), *new]))) if new else known
+    return classes, read_classes(y, classes, n_rows)
 
 
 def read_classes(y: UserData, classes: Array, n_rows: int) -> Labels:

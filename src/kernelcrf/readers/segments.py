@@ -198,6 +198,13 @@ def read_tokens(y: UserData, chains: Chains, *, flat: bool = False, is_tags: boo
     return labels
 
 
+def extend_labels(reader: LabelReader, tokens: Iterable[UserData], classes: UserData = None) -> LabelReader:
+    """Return a reader that also knows the labels of tokens; each new type of IOB2 tags gets a B and an I."""
+    extended = reader.extend(tokens, classes)
+    labels = extended.classes.tolist()
+    return extended if extended is reader else fit_labels(labels, labels)
+
+
 def _has_segments(y: UserData) -> bool:
     """Return whether the first item of y that is not empty is a list of tuples (start, end, label)."""
     if not isinstance(y, Sequence) or isinstance(y, str):

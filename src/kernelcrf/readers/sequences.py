@@ -42,6 +42,8 @@ from kernelcrf.readers.feature_dicts import COLLECTIONS, NamedTokens
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
 
+OWNER = "ChainCRF"
+
 Kind: TypeAlias = Literal["dense", "sparse", "dicts"]
 
 WORDS: dict[Kind, str] = {"dense": "arrays of numbers", "sparse": "sparse matrices", "dicts": "feature dicts"}
@@ -58,12 +60,14 @@ class SequenceReader:
     kind : "dense", "sparse" or "dicts".
     vectorizer : converts feature dicts to rows of numbers; None for other kinds.
     column_names : the names of the columns if `fit` was given data frames; otherwise None.
+    owner : the name of the estimator, for error messages.
     """
 
     kind: Kind
     n_features: int
     vectorizer: feature_dicts.Vectorizer | None = None
     column_names: Array | None = None
+    owner: str = OWNER
 
     @classmethod
     def fit(
@@ -73,6 +77,7 @@ class SequenceReader:
         hash_features: int | None = None,
         sample_weight: UserData = None,
         first: int = 0,
+        owner: str = OWNER,
     ) -> tuple[SequenceReader, Inputs, Chains]:
         """Return a reader for sequences like X, the tokens of X as a dense or CSR matrix, and the `Chains` of X.
 
@@ -103,11 +108,11 @@ class SequenceReader:
             )
         else:
             place = _placing(chains, lengths)
-            parts, names = read_columns("ChainCRF", parts, place)
+            parts, names = read_columns(owner, parts, place)
             vectorizer, flat = None, _stack(parts, chains, place, names)
         if flat.shape[1] == 0:
             raise ValueError(f"X has 0 feature(s) (shape={flat.shape}) while a minimum of 1 is required.")
-        return cls(kind, flat.shape[1], vectorizer, names), flat, chains
+        return cls(kind, flat.shape[1], vectorizer, names, owner), flat, chains
 
     def read(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[Inputs, Chains]:
         """Return the tokens of X as a dense or CSR matrix, and the `Chains` with the rows of each sequence.
@@ -137,11 +142,11 @@ class SequenceReader:
             flat = feature_dicts.vectorize(all_tokens(parts), self.vectorizer, fit=False, place=chains.place)
         else:
             place = _placing(chains, lengths)
-            parts = match_columns("ChainCRF", parts, place, self.column_names)
+            parts = match_columns(self.owner, parts, place, self.column_names)
             flat = _stack(parts, chains, place, self.column_names)
         if flat.shape[1] != self.n_features:
             raise ValueError(
-                f"X has {flat.shape[1]} features, but ChainCRF is expecting {self.n_features} features as input, "
+                f"X has {flat.shape[1]} features, but {self.owner} is expecting {self.n_features} features as input, "
                 "the same columns as in fit"
             )
         return flat, chains
@@ -185,22 +190,23 @@ class SequenceReader:
         return config
 
     @classmethod
-    def from_config(cls, config: Mapping[str, UserData]) -> SequenceReader:
+    def from_config(cls, config: Mapping[str, UserData], owner: str = OWNER) -> SequenceReader:
         """Return the reader whose `to_config` returned `config`; raise if the values in `config` are inconsistent."""
         kind, n_features = config["kind"], read_count(config, "n_features", 1)
         if kind not in WORDS:
             raise ModelFileError(f"the stored kind of sequences is {shown(kind)}: expected one of {', '.join(WORDS)}")
         names = names_from_config(config, n_features)
         if kind != "dicts":
-            return cls(kind, n_features, None, names)
+            return cls(kind, n_features, None, names, owner)
         if names is None:
-            return cls(kind, n_features, feature_dicts.new_vectorizer(n_features))
+            return cls(kind, n_features, feature_dicts.new_vectorizer(n_features), owner=owner)
         if not isinstance(config["separator"], str) or string_names(names) is None or len(set(names)) != n_features:
             raise ModelFileError(
                 f"feature_names is {shown(names)} and separator is {shown(config['separator'])}: expected {n_features} "
                 "distinct strings, and one string"
             )
-        return cls(kind, n_features, feature_dicts.restore_vectorizer(names.tolist(), config["separator"]))
+        vectorizer = feature_dicts.restore_vectorizer(names.tolist(), config["separator"])
+        return cls(kind, n_features, vectorizer, owner=owner)
 
 
 def open_sequences(

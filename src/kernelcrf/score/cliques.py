@@ -154,6 +154,8 @@ KINDS = {
 
 OF_INPUTS = tuple(name for name, kind in KINDS.items() if kind.has_token_inputs)
 """The names of the kinds of cliques that inputs of a user may score."""
+OF_SINGLE_LABELS = tuple(name for name in OF_INPUTS if KINDS[name].is_single)
+"""The names of those kinds that have the label of one token."""
 
 
 def kind_of(name: str) -> Clique:

@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -70,8 +71,8 @@ SEGMENT_CLIQUES = {
     TAIL_TERM: TAILS,
     SEGMENT_TERM: SEGMENTS,
 }
-# The name of the term of an input that has a name starts with this prefix, as the names of its parameters do.
-OF_INPUT = "inputs__"
+# The names of the terms of an input that has a name start with this prefix, as the names of its parameters do.
+OF_INPUT, BETWEEN = "inputs__", "__"
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,13 +183,49 @@ def constant_term(cliques: str) -> str:
     return f"{cliques} constant"
 
 
-def input_term(name: str, kernel: InputKernel, C: float, k_y: LabelKernel, cliques: str) -> Term:
-    """Return the term of the input called `name`, which scores the labels of the given kind of cliques.
+class NamedInput(NamedTuple):
+    """An input that has a name: its kernel, its prior variance, and the kind of cliques that it scores."""
+
+    kernel: InputKernel
+    C: float
+    scores: str = TOKENS
+
+
+def named_term(name: str, cliques: str = "") -> str:
+    """Return the name of a term of the input called `name`.
+
+    cliques : the kind of cliques, if the input scores several kinds.
+    """
+    return OF_INPUT + name + (BETWEEN + cliques if cliques else "")
+
+
+def input_name(term: str) -> str | None:
+    """Return the name of the input that a term reads, given the name of the term; None if its input has no name."""
+    return term.removeprefix(OF_INPUT).partition(BETWEEN)[0] if term.startswith(OF_INPUT) else None
+
+
+def node_terms(cliques: str, k_y: LabelMap, inputs: Mapping[Any, NamedInput], source: str, part: str) -> list[Term]:
+    """Return the terms of graphs that score single nodes, given their inputs.
+
+    inputs : the inputs by name; the only name is None if the input has no name.
+    source : the name of the matrix of an input without a name.
+    part : what the names of the matrices of other inputs end with.
+    """
+    return [
+        Term(cliques, cliques, k_y, one.C, one.kernel, source)
+        if name is None
+        else Term(named_term(name, cliques), cliques, k_y, one.C, one.kernel, named_term(name, part))
+        for name, one in inputs.items()
+    ]
+
+
+def input_term(name: str, one: NamedInput, k_y: LabelKernel) -> Term:
+    """Return the term of the input called `name`, which scores the labels of one kind of cliques.
 
     k_y : the label kernel of terms that score single labels.
     """
-    k_y = LabelKernel("delta", k_y.L**2) if kind_of(cliques).is_step else k_y
-    return Term(OF_INPUT + name, cliques, k_y, C, kernel, name)
+    k_y = LabelKernel("delta", k_y.L**2) if kind_of(one.scores).is_step else k_y
+    return Term(named_term(name), one.scores, k_y, one.C, one.kernel, name)
 
 
 def chain_terms(
@@ -200,21 +237,19 @@ def chain_terms(
     C_bias: float | None = None,
     C_ends: float | None = None,
     label_kernel: str | npt.ArrayLike = "delta",
-    inputs: Mapping[str, tuple[InputKernel, float, str]] | None = None,
+    inputs: Mapping[str, NamedInput] | None = None,
 ) -> list[Term]:
     """Return the terms of a chain: scores of tokens and, optionally, of transitions, labels, and both ends.
 
     kernel, label_kernel, C : input kernel, label kernel and prior variance of the scores of tokens; no kernel if
         `inputs` score them.
-    inputs : for each input that has a name, its kernel, its prior variance, and the kind of cliques that it scores.
+    inputs : the inputs that have a name.
     C_edge : prior variance of transitions, or None to leave transitions out.
     C_bias : prior variance of label biases, which have the label kernel of tokens, or None to leave biases out.
     C_ends : prior variance of the scores of first and of last labels, or None to leave them out.
     """
     pairs, k_y = LabelKernel("delta", n_labels**2), LabelKernel.of(label_kernel, n_labels)
-    of_inputs = [
-        input_term(name, k_x, variance, k_y, cliques) for name, (k_x, variance, cliques) in (inputs or {}).items()
-    ]
+    of_inputs = [input_term(name, one, k_y) for name, one in (inputs or {}).items()]
     terms = [] if kernel is None else [Term(TOKEN_TERM, TOKENS, k_y, C, kernel, TOKENS)]
     terms += [term for term in of_inputs if term.kind.is_token]
     if C_edge is not None:
@@ -235,6 +270,7 @@ def segment_terms(
     tail: bool,
     ends: InputKernel | None,
     segment_kernel: InputKernel | None,
+    named_ends: Mapping[str, NamedInput] | None = None,
 ) -> list[Term]:
     """Return the terms that a segmentation has besides the terms of a chain, all with the prior variance C.
 
@@ -242,10 +278,13 @@ def segment_terms(
     tail : whether segments may be longer than the longest duration, with a score for each further token.
     ends : input kernel of the first and the last token of a segment, or None if these have no scores of their own.
     segment_kernel : input kernel of whole segments, or None if these have no scores of their own.
+    named_ends : the inputs that have a name and score the first and the last token of a segment.
     """
     k_y = LabelKernel("delta", n_labels)
     terms = [] if ends is None else [Term(FIRST_TERM, FIRSTS, k_y, C, ends, TOKENS)]
     terms += [] if ends is None else [Term(LAST_TERM, LASTS, k_y, C, ends, TOKENS)]
+    for name, one in (named_ends or {}).items():
+        terms += [Term(named_term(name, at), at, k_y, one.C, one.kernel, name) for at in (FIRSTS, LASTS)]
     terms += [] if durations is None else [Term(DURATION_TERM, DURATIONS, durations, C)]
     terms += [Term(TAIL_TERM, TAILS, k_y, C)] if tail else []
     return terms + ([] if segment_kernel is None else [Term(SEGMENT_TERM, SEGMENTS, k_y, C, segment_kernel, SEGMENTS)])
