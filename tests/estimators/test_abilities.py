@@ -270,6 +270,8 @@ def test_the_table_of_abilities_is_true(ability, name):
             known = True
         except ValueError:
             known = False
+    elif "boundaries" in ability:
+        known = "boundaries" in str(declared_parameters(type(model)).get("fit_intercept"))
     elif parameter == "C":
         known = "evidence" in str(declared_parameters(type(model))["C"])
     elif parameter == "n_components":

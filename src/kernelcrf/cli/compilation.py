@@ -62,13 +62,14 @@ def compile_chains() -> None:
     spans = [["B-A", *["I-A"] * (len(labels) - 1)] for labels in y]
     short: dict[str, Any] = {"C": 1.0, "max_iter": 3, "random_state": 0}
     for kind, Z in kinds.items():
-        kernel = "linear" if kind in ("sparse", "dicts") else "rbf"
+        sparse = kind in ("sparse", "dicts")
+        kernel = "linear" if sparse else "rbf"
         for labels in (y, twelve):
             _ask(ChainCRF(kernel, **short).fit(Z, labels), Z, labels)
         ChainCRF(kernel, solver="newton-cg", fit_intercept=True, **short).fit(Z, y)
         ChainCRF(kernel, **short).fit(Z, missing).predict_proba(Z)
         ChainCRF(kernel, constraints="BIO", classes=["O", "B-A", "I-A"], **short).fit(Z, spans).predict(Z)
-        if kernel == "linear":
+        if sparse:
             ChainCRF(kernel, penalty=ElasticNet(0.1), weights="all", **short).fit(Z, y)
             ChainCRF(kernel, solver="lbfgs", **short).fit(Z, y)
     ChainCRF("rbf", laplace=True, **short).fit(X, y).uncertainty(X, n_samples=2)
