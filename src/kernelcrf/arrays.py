@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -26,6 +26,8 @@ UserData: TypeAlias = Any
 Config: TypeAlias = dict[str, Any]
 """The JSON content of a model file; its values are checked when they are read."""
 Arrays: TypeAlias = dict[str, Array]
+CSR_PARTS = "data", "indices", "indptr"
+"""The arrays of a sparse matrix in a file, in the order in which SciPy takes them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +63,9 @@ def join_columns(X: Inputs | NamedInputs) -> Inputs:
 
 def is_sparse(X: object) -> bool:
     """Return whether X is a sparse matrix or array of SciPy."""
-    return bool(sp.issparse(X))
+    # As long as nobody has imported SciPy, there are no sparse matrices.
+    issparse = getattr(sys.modules.get("scipy.sparse"), "issparse", None)
+    return issparse is not None and bool(issparse(X))
 
 
 def as_inputs(X: Inputs, name: str = "X") -> Inputs:
@@ -105,6 +109,8 @@ def take_columns(X: Inputs, columns: Places) -> Inputs:
     """
     if not is_sparse(X):
         return np.ascontiguousarray(X[:, columns])
+    import scipy.sparse as sp
+
     order = np.argsort(columns, kind="stable")
     ends = [np.searchsorted(columns[order], X.indices, side) for side in ("left", "right")]
     counts = ends[1] - ends[0]

@@ -24,7 +24,7 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from kernelcrf.arrays import UserData
+from .arrays import UserData
 
 Function = TypeVar("Function", bound=Callable[..., UserData])
 

@@ -8,7 +8,8 @@ import pytest
 
 from kernelcrf import ChainCRF
 from kernelcrf.answers.f1_spans import f1_labels
-from kernelcrf.answers.spans import PredictedSpan, probable_spans, right_spans, span_probabilities
+from kernelcrf.answers.span_probabilities import probable_spans, span_probabilities
+from kernelcrf.answers.spans import PredictedSpan, right_spans
 from kernelcrf.datasets import make_sequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.metrics import Span, spans

@@ -15,16 +15,14 @@ where the F1 score is low, as for rare entities, the likeliest labelling predict
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 
-from kernelcrf.answers.spans import SpanTable, Steps, probable_spans
-from kernelcrf.arrays import Floats, Labels, Places
-from kernelcrf.inference.feasibility import InfeasibleSequenceError
-from kernelcrf.models.chain_field import ChainField
-from kernelcrf.readers.spans import SpanRules
+from ..arrays import Floats, Labels, Places
+from ..inference.feasibility import InfeasibleSequenceError
+from ..readers.spans import SpanRules
+from .span_probabilities import Field, SpanTable, Steps, probable_spans
 
 LEAST_PROBABILITY, FIRST_LIMIT, MOST_STEPS, CLOSE = 0.01, 0.5, 50, 1e-6
 
@@ -32,7 +30,7 @@ Candidate: TypeAlias = tuple[int, int, float, int]
 """The start, the end and the probability of a span, and its row in the table."""
 
 
-def f1_labels(field: ChainField, rules: SpanRules) -> Labels:
+def f1_labels(field: Field, rules: SpanRules) -> Labels:
     """Return the labels, one per token, whose spans have the highest expected F1 score over all sequences of the batch.
 
     Among the labellings that have these spans and no others, the likeliest one is returned. If the constraints forbid
@@ -55,14 +53,14 @@ def f1_labels(field: ChainField, rules: SpanRules) -> Labels:
     return labels
 
 
-def _best_of_one(limited: ChainField, free: ChainField) -> Labels:
+def _best_of_one(limited: Field, free: Field) -> Labels:
     try:
         return limited.best()
     except InfeasibleSequenceError:
         return free.best()
 
 
-def _expected_number(field: ChainField, rules: SpanRules) -> float:
+def _expected_number(field: Field, rules: SpanRules) -> float:
     """Return the expected number of spans of all sequences."""
     return sum(float(Steps.of(part, rules).begun.sum()) for _, _, part in field.batches())
 
@@ -104,7 +102,7 @@ def _best_set(candidates: list[Candidate], limit: float) -> list[int]:
     return rows
 
 
-def _limit(part: ChainField, rules: SpanRules, start: Places, end: Places, k: Places) -> ChainField:
+def _limit(part: Field, rules: SpanRules, start: Places, end: Places, k: Places) -> Field:
     """Return the distribution without all labellings whose spans are not the given ones."""
     (N, L), chains = part.s.shape, part.chains
     type_, begins = np.full(N, -1), np.zeros(N, bool)
@@ -127,4 +125,4 @@ def _limit(part: ChainField, rules: SpanRules, start: Places, end: Places, k: Pl
     steps[begins] = rules.starts[:L] & ~rules.continues
     steps[after] &= rules.completes[:, :L]
     nothing = part.s.dtype.type(-np.inf)
-    return replace(part, s=np.where(allowed, part.s, nothing), w=np.where(steps, part.w, nothing))
+    return part.replaced(np.where(allowed, part.s, nothing), np.where(steps, part.w, nothing))

@@ -18,15 +18,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from kernelcrf.arrays import Array, Config, Inputs, Seed, as_inputs, is_sparse
+from kernelcrf.arrays import CSR_PARTS, Array, Config, Inputs, Seed, as_inputs, is_sparse
 from kernelcrf.basis.builder import Rule
 from kernelcrf.basis.choice import choose_basis
 from kernelcrf.basis.factor import Basis, row_blocks
 from kernelcrf.basis.panels import Panels
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
-
-CSR_PARTS = "data", "indices", "indptr"
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,13 @@ from kernelcrf.kernels.gamma import gamma_of_variance
 from kernelcrf.readers import feature_dicts
 from kernelcrf.readers.columns import have_same_names
 from kernelcrf.readers.constraints import check_legal, legal_labelings
-from kernelcrf.readers.containers import is_missing_value, object_array
+from kernelcrf.readers.containers import is_missing_value
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import SETS, LabelReader, distinct_labels, flat_labels
 from kernelcrf.readers.reader_extension import add_names
-from kernelcrf.readers.sequences import WORDS, Kind, SequenceReader, open_sequences
+from kernelcrf.readers.sequences import SequenceReader, open_sequences
+from kernelcrf.readers.stored_inputs import WORDS, Kind
+from kernelcrf.readers.stored_values import object_array
 from kernelcrf.readers.weights import read_class_weights, read_weights, weigh_samples
 from kernelcrf.validation import shown_list
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from kernelcrf.answers.certified_labels import CertifiedLabels, ScoreBounds, score_bounds
 from kernelcrf.answers.certified_labels import certify as certify_labels
+from kernelcrf.answers.span_probabilities import probable_spans, span_probabilities
 from kernelcrf.answers.spans import (
     N_BEST,
     SPAN_SCHEME,
@@ -16,9 +17,7 @@ from kernelcrf.answers.spans import (
     labelled_spans,
     mark_certified,
     predicted_spans,
-    probable_spans,
     read_spans,
-    span_probabilities,
 )
 from kernelcrf.arrays import Array, Floats, Inputs, UserData
 from kernelcrf.basis.sparse_entries import Entries

@@ -51,8 +51,8 @@ from kernelcrf.penalties import Penalty
 from kernelcrf.persistence import Budget, ModelFileError, PathLike, write
 from kernelcrf.persistence.crfsuite.model_file import refuse_suffix
 from kernelcrf.persistence.error import CONTENT_ERRORS
-from kernelcrf.readers.columns import string_names
 from kernelcrf.readers.inputs import InputsReader
+from kernelcrf.readers.stored_values import string_names
 from kernelcrf.rules import AUTO, EVIDENCE, PRIOR_VARIANCE_OR_RULE, VarianceRule, find_C_rule, of_C
 from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.terms import BETWEEN, OF_INPUT, NamedInput, Term, input_name, named_term

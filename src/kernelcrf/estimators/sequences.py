@@ -33,7 +33,7 @@ from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.readers.constraints import CONSTRAINTS
 from kernelcrf.readers.containers import Ragged
-from kernelcrf.readers.feature_dicts import HASH_FEATURES
+from kernelcrf.readers.feature_items import HASH_FEATURES
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.rules import PRIOR_VARIANCE_OR_RULE, VarianceRule
 from kernelcrf.score.terms import TRANSITION_TERM

@@ -18,7 +18,8 @@ from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.penalties import ElasticNet, penalty_from_config
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.readers.labels import label_from_json, label_to_json
+from kernelcrf.readers.labels import label_to_json
+from kernelcrf.readers.stored_values import label_from_json
 from kernelcrf.rules import C_from_config, C_to_config, Evidence
 from kernelcrf.score.cliques import STEPS, TOKENS
 from kernelcrf.score.terms import OF_INPUT

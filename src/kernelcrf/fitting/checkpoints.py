@@ -32,7 +32,8 @@ from kernelcrf.fitting.fit import Fit, Settings, Start, fit
 from kernelcrf.fitting.specification import differences, plain_values
 from kernelcrf.kernels.labels import LabelMap
 from kernelcrf.persistence import Content, ModelFileError, PathLike, check_target, read, write
-from kernelcrf.persistence.checks import maps_to_arrays, read_array, read_map
+from kernelcrf.persistence.checks import read_array
+from kernelcrf.persistence.feature_maps import maps_to_arrays, read_map
 from kernelcrf.score.layout import Layout
 from kernelcrf.solvers import Record
 from kernelcrf.validation import COUNT, PATH, check_parameters, either, instance_of, nothing, one_line, path, shown

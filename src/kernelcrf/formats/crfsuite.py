@@ -16,7 +16,7 @@ from kernelcrf.formats.records import FormatError, Record
 from kernelcrf.formats.round_trip import HOLDS_ALL, TextLabels, exact, feature_counts, is_line
 from kernelcrf.formats.streams import MARK, display_name, paragraphs
 from kernelcrf.persistence import PathLike
-from kernelcrf.readers.feature_dicts import SEPARATOR, flat_items
+from kernelcrf.readers.feature_items import SEPARATOR, flat_items
 from kernelcrf.validation import shown
 
 FORMAT = "CRFsuite's format"

@@ -26,7 +26,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from kernelcrf.arrays import Floats
-from kernelcrf.readers.feature_dicts import flat_items
+from kernelcrf.readers.feature_items import flat_items
 from kernelcrf.readers.labels import plain
 from kernelcrf.validation import shown
 

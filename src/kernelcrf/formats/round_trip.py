@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelcrf.arrays import Inputs
 from kernelcrf.formats.records import FormatError, Record
-from kernelcrf.readers.feature_dicts import SEPARATOR, flat_items
+from kernelcrf.readers.feature_items import SEPARATOR, flat_items
 from kernelcrf.readers.labels import plain
 from kernelcrf.validation import shown
 

@@ -13,8 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Flags, Ints
-from kernelcrf.validation import shown
+from ..arrays import Array, Flags, Ints
+from ..validation import shown
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Flags
+from ..arrays import Array, Flags
 
 
 class InfeasibleSequenceError(ValueError):

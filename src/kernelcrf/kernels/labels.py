@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelcrf.arrays import Array, Config
-from kernelcrf.validation import COUNT, Constraint, check_parameters, either, one_of
+from ..arrays import Array, Config
+from ..validation import COUNT, Constraint, check_parameters, either, one_of
 
 KINDS = ("delta", "centred", "matrix")
 

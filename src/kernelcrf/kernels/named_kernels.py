@@ -22,8 +22,9 @@ import scipy.sparse as sp
 from sklearn.metrics import pairwise
 
 from kernelcrf.arrays import Array, Inputs, is_sparse
+from kernelcrf.kernels.elementwise import largest, normalise, raise_to_power
 from kernelcrf.kernels.polynomial import Polynomial
-from kernelcrf.kernels.rbf import ELEMENTWISE_ROWS, fill_inner, fill_rbf, squared_norms
+from kernelcrf.kernels.rbf import fill_inner, fill_rbf, squared_norms
 
 NOT_KERNELS = ("sigmoid", "additive_chi2")
 
@@ -57,31 +58,14 @@ def of_polynomial(form: Polynomial) -> NamedKernel:
 
     def fill(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
         fill_inner(X, Y, out)
-        _raise_to_power(out, gamma, form)
+        raise_to_power(out, gamma, form)
 
     def diagonal(X: Inputs, gamma: float) -> Array:
         squares = squared_norms(X)
-        _raise_to_power(squares, gamma, form)
+        raise_to_power(squares, gamma, form)
         return squares
 
     return NamedKernel(fill, diagonal, reads_gamma=True, is_smooth=True)
-
-
-def _raise_to_power(K: Array, gamma: float, form: Polynomial) -> None:
-    """Replace K by (gamma K + coef0)^degree."""
-    for start in range(0, len(K), ELEMENTWISE_ROWS):
-        block = K[start : start + ELEMENTWISE_ROWS]
-        block *= gamma
-        block += form.coef0
-        if form.degree > 1:
-            # Repeated squaring needs two products for degree 3, and about a hundred for the largest integers.
-            base, left = block.copy(), int(form.degree) - 1
-            while left:
-                if left & 1:
-                    block *= base
-                left >>= 1
-                if left:
-                    base *= base
 
 
 def _fill_laplacian(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
@@ -117,29 +101,6 @@ def as_dense(X: Inputs, who: str) -> Array:
     return np.asarray(X)
 
 
-def _largest(X: Inputs) -> Array:
-    """Return the largest absolute value in each row of X."""
-    if is_sparse(X):
-        return np.asarray(abs(X).max(axis=1).toarray(), X.dtype).ravel()
-    return np.asarray(np.maximum(X.max(axis=1, initial=0.0), -X.min(axis=1, initial=0.0)))
-
-
-def _normalise(X: Inputs) -> Inputs:
-    """Return X with its rows scaled to length 1; rows of zeros stay zero. Large entries do not overflow."""
-    unit = _divide_rows(X, _largest(X))
-    return _divide_rows(unit, np.sqrt(squared_norms(unit)))
-
-
-def _divide_rows(X: Inputs, divisors: Array) -> Inputs:
-    """Divide each row of X by its divisor; rows whose divisor is 0 do not change."""
-    divisors = np.where(divisors > 0, divisors, 1)
-    if not is_sparse(X):
-        return X / divisors[:, None]
-    divided = X.copy()
-    divided.data /= np.repeat(divisors, np.diff(X.indptr))
-    return divided
-
-
 POLY = of_polynomial(Polynomial())
 NAMED = {
     "linear": NamedKernel(lambda X, Y, _, out: fill_inner(X, Y, out), lambda X, _: squared_norms(X)),
@@ -148,8 +109,8 @@ NAMED = {
     "rbf": NamedKernel(lambda X, Y, gamma, out: fill_rbf(X, Y, gamma, out), _ones, reads_gamma=True, is_smooth=True),
     "laplacian": NamedKernel(_fill_laplacian, _ones, reads_gamma=True),
     "cosine": NamedKernel(
-        lambda X, Y, _, out: fill_inner(_normalise(X), _normalise(Y), out),
-        lambda X, _: (_largest(X) > 0).astype(X.dtype),
+        lambda X, Y, _, out: fill_inner(normalise(X), normalise(Y), out),
+        lambda X, _: (largest(X) > 0).astype(X.dtype),
         is_smooth=True,
     ),
     "chi2": NamedKernel(_fill_chi2, _ones, reads_gamma=True, default_gamma=1.0, takes_sparse=False),

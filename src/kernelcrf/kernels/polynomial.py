@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelcrf.validation import check_parameters, either, real, whole
+from ..validation import check_parameters, either, real, whole
 
 PARAMETERS = {
     "degree": either(whole(least=1), advice="other powers are not positive semi-definite"),

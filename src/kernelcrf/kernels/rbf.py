@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
-from kernelcrf.arrays import Array, DType, Inputs, is_sparse, take_columns
+from ..arrays import Array, DType, Inputs, is_sparse, take_columns
 
 EXPONENT_ERROR = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-11}
 MOST_EXPONENT_ERROR = 1e-5
@@ -132,8 +131,10 @@ def _fill_by_distances(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
     for i in range(0, X.shape[0], size):
         rows = _as_dense(X[i : i + size])
         for j in range(0, Y.shape[0], size):
-            squares = cdist(rows, _as_dense(Y[j : j + size]), "sqeuclidean")
-            np.multiply(squares, -gamma, out=out[i : i + size, j : j + size])
+            others = _as_dense(Y[j : j + size])
+            for row, exponents in zip(rows, out[i : i + size, j : j + size], strict=True):
+                differences = others - row
+                np.einsum("ij,ij,->i", differences, differences, -gamma, out=exponents)
     _exp(out)
 
 

@@ -21,13 +21,12 @@ from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.posterior import ScorePosterior
 from kernelcrf.persistence import Budget, ModelFileError
 from kernelcrf.persistence.checks import (
-    maps_to_arrays,
     read_array,
     read_count,
-    read_map,
     read_number,
     read_text,
 )
+from kernelcrf.persistence.feature_maps import maps_to_arrays, read_map
 from kernelcrf.readers.base_scores import read_base_names
 from kernelcrf.score.layout import Layout
 from kernelcrf.score.terms import Term, input_name
@@ -223,7 +222,7 @@ def _read_layout(
                 f"the model file has cliques called {shown(cliques)}: expected one of {shown_list(sizes)}. Use another "
                 "copy"
             )
-        pairs[name] = parts.read_pairs(arrays, name, sizes[cliques])
+        pairs[name] = parts.pairs_from_arrays(arrays, name, sizes[cliques])
         if one["kernel"] is not None:
             source = read_text(one, "input")
             if source not in widths:

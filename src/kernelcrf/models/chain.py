@@ -31,21 +31,18 @@ from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain_field import ChainField
 from kernelcrf.models.kernel import KernelModel
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import read_array, read_text
+from kernelcrf.persistence.checks import read_array, read_legal, read_text
 from kernelcrf.readers.base_scores import check_base_scores, read_base_scores
 from kernelcrf.readers.inputs import InputsReader, reader_from_config
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.score.cliques import OF_INPUTS, STEPS, TOKENS
+from kernelcrf.score.chain_names import expected_terms
+from kernelcrf.score.cliques import OF_INPUTS, STEPS
 from kernelcrf.score.score import add_base, add_terms
 from kernelcrf.score.tables import ChainScores
 from kernelcrf.score.terms import (
-    BIAS_TERM,
-    CHAIN_CLIQUES,
     END_TERM,
-    OF_INPUT,
     START_TERM,
-    TOKEN_TERM,
     TRANSITION_TERM,
     Term,
 )
@@ -270,16 +267,9 @@ class ChainModel(KernelModel):
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         reader, labels = reader_from_config(config["inputs"]), LabelReader.from_config(config["labels"])
         stored = {read_text(one, "name"): read_text(one, "cliques") for one in config["terms"]}
-        named = {OF_INPUT + name: name for name in reader.sources} if isinstance(reader, InputsReader) else {}
-        inputs = {name: (stored[name], source) for name, source in named.items()}
-        tokens = {name: one for name, one in inputs.items() if one[0] == TOKENS} or {TOKEN_TERM: (TOKENS, TOKENS)}
-        constants = [TRANSITION_TERM, *(name for name in (BIAS_TERM, START_TERM, END_TERM) if name in stored)]
-        others = {name: one for name, one in inputs.items() if one[0] in OF_INPUTS and name not in tokens}
-        terms = tokens | {name: (CHAIN_CLIQUES[name], None) for name in constants} | others
-        L, widths = (
-            len(labels.classes),
-            {str(source): reader.width(str(source)) for _, source in (tokens | others).values()},
-        )
+        sources = reader.sources if isinstance(reader, InputsReader) else ()
+        terms = expected_terms(stored, sources, OF_INPUTS)
+        L, widths = len(labels.classes), {one: reader.width(one) for _, one in terms.values() if one is not None}
         shared = cls._read_terms(config, arrays, L, terms, widths)
         return cls(**shared, **cls._read_chain(config, arrays, L, shared), reader=reader, labels=labels)
 
@@ -289,10 +279,7 @@ class ChainModel(KernelModel):
 
         shared : the fields that `_read_fields` returned.
         """
-        legal = positions = None
-        if "legal.steps" in arrays:
-            shapes = {"steps": (L, L), "first": (L,), "last": (L,)}
-            legal = Legal(**{name: read_array(arrays, f"legal.{name}", shape, "b") for name, shape in shapes.items()})
+        positions = None
         tokens = {term.name for term in shared["layout"].terms if term.kind.is_token}
         with_landmarks = [
             own for name, own in shared["maps"].items() if isinstance(own, WhitenedMap) and name in tokens
@@ -304,7 +291,7 @@ class ChainModel(KernelModel):
                 f"the model file has metadata={shown(config['metadata'])}: expected a JSON object. Use another copy"
             )
         return {
-            "legal": legal,
+            "legal": read_legal(arrays, L),
             "landmark_positions": positions,
             "gap_curve": read_array(arrays, "gap_curve", (parts.n_records(shared), 3), "f"),
             "metadata": config["metadata"],

@@ -54,6 +54,10 @@ class ChainField:
             yield low, high, self.part(low, high)
             low = high
 
+    def replaced(self, s: Array, w: Array) -> ChainField:
+        """Return the field of the same sequences with other scores."""
+        return replace(self, s=s, w=w)
+
     def in_float64(self) -> ChainField:
         """Return the field with its scores in float64."""
         if self.s.dtype == self.w.dtype == np.float64:

@@ -24,7 +24,8 @@ from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.kernel import KERNELS
 from kernelcrf.persistence import Budget, PathLike
 from kernelcrf.persistence.crfsuite.model_file import CRFsuiteModel, StateWeights, TransitionWeights, read_model
-from kernelcrf.readers.feature_dicts import SEPARATOR, restore_vectorizer
+from kernelcrf.readers.feature_dicts import restore_vectorizer
+from kernelcrf.readers.feature_items import SEPARATOR
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.sequences import SequenceReader

@@ -21,8 +21,7 @@ from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.base import FittedModel, common_variance
-from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import read_array
+from kernelcrf.persistence.checks import check_terms, read_array
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.sequences import SequenceReader
@@ -39,7 +38,6 @@ from kernelcrf.score.terms import (
     input_name,
     named_term,
 )
-from kernelcrf.validation import shown
 
 # By term: the parameter that sets its kernel.
 KERNELS = {
@@ -299,11 +297,7 @@ class KernelModel(FittedModel):
         widths : the number of columns of each input.
         longest : the number of durations of segments.
         """
-        stored = [(one["name"], one["cliques"], one["input"]) for one in config["terms"]]
-        if stored != [(name, cliques, source) for name, (cliques, source) in expected.items()]:
-            raise ModelFileError(
-                f"the model file has the terms {shown(stored)}: expected {', '.join(expected)}. Use another copy"
-            )
+        check_terms(config, expected)
         sizes = {name: L**2 if kind.is_step else L for name, kind in KINDS.items()} | {DURATIONS: longest * L}
         shared = cls._read_fields(config, arrays, sizes, widths)
         return shared | {

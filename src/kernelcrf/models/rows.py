@@ -17,9 +17,10 @@ from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import TINY
 from kernelcrf.models.kernel import KernelModel
 from kernelcrf.readers.base_scores import check_base_scores, read_row_scores
-from kernelcrf.readers.labels import values_from_config, values_to_config
+from kernelcrf.readers.labels import values_to_config
 from kernelcrf.readers.missing_labels import UNKNOWN
 from kernelcrf.readers.rows import RowReader, read_classes
+from kernelcrf.readers.stored_values import values_from_config
 from kernelcrf.score.cliques import NO_CHAINS, TOKENS
 from kernelcrf.score.score import add_base, add_terms
 from kernelcrf.score.terms import BIAS_TERM, TOKEN_TERM, named_term

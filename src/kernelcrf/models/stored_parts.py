@@ -16,7 +16,7 @@ from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior
 from kernelcrf.fitting.laplace import FactoredPosterior, Laplace, PartialPosterior, Posterior, SampledPosterior
 from kernelcrf.fitting.structure_search import Candidate, Round, Search
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import check_factor, read_array, read_number, read_text
+from kernelcrf.persistence.checks import check_factor, read_array, read_number, read_pairs, read_text
 from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STALLED, STATIONARY
 from kernelcrf.solvers.stopping import STOPPING_RULES
 from kernelcrf.validation import Constraint, either, shown
@@ -147,26 +147,10 @@ def _shortest(array: Array) -> Array:
     return array.astype(np.uint8 if array.max(initial=0) < 256 else np.int32)
 
 
-def read_pairs(arrays: Arrays, name: str, n_labels: int) -> Pairs | None:
+def pairs_from_arrays(arrays: Arrays, name: str, n_labels: int) -> Pairs | None:
     """Return the pairs that have weights in the term called `name`, or None if all pairs have one."""
-    keys = f"pairs.{name}.counts", f"pairs.{name}.labels"
-    if keys[0] not in arrays:
-        return None
-    counts, labels = (read_array(arrays, key, (arrays[key].size,), "iu") for key in keys)
-    pointers = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, dtype=np.int64, out=pointers[1:])
-    fits = len(counts) > 0 and counts.min() >= 0 and pointers[-1] == len(labels)
-    if fits and len(labels):
-        rises = np.diff(labels.astype(np.int64)) > 0
-        starts = np.zeros(len(labels) + 1, bool)
-        starts[pointers] = True
-        fits = labels.min() >= 0 and labels.max() < n_labels and bool((rises | starts[1:-1]).all())
-    if not fits:
-        raise ModelFileError(
-            f"the tensors {keys[0]!r} and {keys[1]!r} of the model file do not match: expected, for each feature, a "
-            f"number of labels, and these labels in increasing order, from 0 to {n_labels - 1}. Use another copy"
-        )
-    return Pairs(pointers, labels.astype(np.int32), n_labels)
+    pairs = read_pairs(arrays, name, n_labels)
+    return None if pairs is None else Pairs(*pairs, n_labels)
 
 
 def read_laplace(config: Config | None, arrays: Arrays, theta: Array) -> Laplace | None:

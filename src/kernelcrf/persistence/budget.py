@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelcrf.persistence.error import ModelFileError
+from .error import ModelFileError
 
 FACTOR, CONTENT, ROOM = 20, 10, 50_000_000
 

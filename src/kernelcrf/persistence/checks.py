@@ -1,17 +1,17 @@
-"""Read values, arrays and feature maps from the content of a model file; raise if the content is not valid."""
+"""Read values, arrays, pairs and feature maps from the content of a model file; raise if they are not valid."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Arrays, Config, check_rows, is_sparse
-from kernelcrf.basis.features import FeatureMap, WhitenedMap, from_arrays
-from kernelcrf.persistence.error import ModelFileError
-from kernelcrf.validation import shown
+from ..arrays import CSR_PARTS, Array, Config, Ints, Labels
+from ..graphs.structure import Legal
+from ..validation import shown
+from .error import ModelFileError
 
 T = TypeVar("T")
 
@@ -65,51 +65,119 @@ def read_array(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | 
     return array
 
 
-def maps_to_arrays(maps: Iterable[FeatureMap]) -> tuple[list[Config], Arrays]:
-    """Convert feature maps to a list of values that JSON can store, and a dict of arrays.
-
-    An object that occurs several times is stored once. The names of its arrays begin with "map " and its place in the
-    list, such as "map 0.".
-    """
-    configs: list[Config] = []
-    arrays: Arrays = {}
-    for place, one in enumerate({id(feature_map): feature_map for feature_map in maps}.values()):
-        config, of_map = one.to_arrays()
-        configs.append(config)
-        arrays |= {f"map {place}.{name}": array for name, array in of_map.items()}
-    return configs, arrays
-
-
 def check_factor(name: str, factor: Array) -> None:
     """Raise unless all diagonal entries of a Cholesky factor are positive; otherwise it could not be inverted."""
     if not (np.diagonal(factor) > 0).all():
         raise ModelFileError(f"the Cholesky factor {name!r} has diagonal entries <= 0: expected entries > 0")
 
 
-def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int | None) -> FeatureMap:
+class StoredMap(NamedTuple):
+    """The feature map of a term in a model file: of the linear kernel, or k(x, B) R^-T for landmarks B.
+
+    n, d : the number of features, and the number of columns of inputs.
+    kernel : the kernel as JSON stores it; None for the linear kernel, as all other attributes.
+    R : the lower triangular Cholesky factor of the kernel matrix of the landmarks.
+    landmarks : the landmarks, one per row, or the arrays CSR_PARTS of a sparse matrix of them.
+    """
+
+    n: int
+    d: int
+    kernel: Config | None = None
+    R: Array | None = None
+    landmarks: Array | tuple[Array, Array, Array] | None = None
+
+
+def check_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int | None) -> StoredMap:
     """Return the feature map whose arrays have names that begin with `prefix`; raise if its arrays do not fit together.
 
     n_features : the number of input columns that the map must accept, or None if any number is valid.
     """
-    map_arrays = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    result = from_arrays(config, map_arrays)
-    fits = n_features is None or (type(result.n) is int and result.n == n_features)
-    if isinstance(result, WhitenedMap):
-        R, B = read_array({"R": result.R}, "R", (result.n, result.n), "f"), result.landmarks
-        fits = B.ndim == 2 and len(R) == B.shape[0] > 0 and n_features in (None, B.shape[1]) and B.dtype.kind == "f"
-        if is_sparse(B):
-            check_rows(B)
-        check_factor("R", R)
+    if config["map"] == "primal":
+        n = config["n"]
+        _check_sizes(type(n) is int and n_features in (None, n))
+        return StoredMap(n, n)
+    if config["map"] != "whitened" or type(config["sparse"]) is not bool:
+        raise ValueError(
+            f"the stored feature map is {shown(config)}: expected 'map' to be 'primal' or 'whitened', and 'sparse' to "
+            "be true or false"
+        )
+    R = arrays[f"{prefix}R"]
+    R = read_array({"R": R}, "R", (len(R), len(R)), "f")
+    landmarks: Array | tuple[Array, Array, Array]
+    if config["sparse"]:
+        d = read_count(config, "d", 1)
+        data, indices, indptr = (arrays[f"{prefix}landmarks.{part}"] for part in CSR_PARTS)
+        landmarks, values = (data, indices, indptr), data
+        fits = len(R) > 0 and _is_csr(data, indices, indptr, (len(R), d))
+    else:
+        landmarks = values = arrays[f"{prefix}landmarks"]
+        fits = values.ndim == 2 and len(R) == len(values) > 0 and values.dtype.kind == "f"
+        d = int(values.shape[-1])
+    _check_sizes(fits and n_features in (None, d))
+    check_factor("R", R)
+    if not np.isfinite(values).all():
+        raise ModelFileError("the landmarks have entries that are not finite: expected finite numbers")
+    return StoredMap(len(R), d, config["kernel"], R, landmarks)
+
+
+def _check_sizes(fits: bool) -> None:
     if not fits:
         raise ModelFileError(
             "the sizes of a feature map do not match: expected as many landmarks as rows of the factor R, and as many "
             "columns as the inputs have"
         )
-    if isinstance(result, WhitenedMap):
-        with np.errstate(all="ignore"):
-            finite = np.isfinite(B.data if is_sparse(B) else B).all() and np.isfinite(result.kernel.gram(B[:1])).all()
-        if not finite:
-            raise ModelFileError(
-                "the landmarks, or their kernel values, have entries that are not finite: expected finite numbers"
-            )
-    return result
+
+
+def _is_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> bool:
+    """Return whether the arrays are a sparse matrix of this shape, whose pointers lead to no place outside of it."""
+    one_dimension = data.ndim == indices.ndim == indptr.ndim == 1 and data.dtype.kind == "f"
+    whole = indices.dtype.kind == indptr.dtype.kind == "i"
+    if not (one_dimension and whole and len(indptr) == shape[0] + 1 and len(data) == len(indices)):
+        return False
+    ends = indptr[0] == 0 and indptr[-1] == len(indices) and bool((indptr[1:] >= indptr[:-1]).all())
+    return bool(ends and (not len(indices) or (indices.min() >= 0 and indices.max() < shape[1])))
+
+
+def read_pairs(arrays: Mapping[str, Array], name: str, n_labels: int) -> tuple[Ints, Labels] | None:
+    """Return the pairs of a feature and a label that have weights in the term called `name`, as `basis.pairs.Pairs`.
+
+    The arrays are the first pair of each feature, and the label of each pair. Return None if all pairs have weights.
+    """
+    keys = f"pairs.{name}.counts", f"pairs.{name}.labels"
+    if keys[0] not in arrays:
+        return None
+    counts, labels = (read_array(arrays, key, (arrays[key].size,), "iu") for key in keys)
+    pointers = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, dtype=np.int64, out=pointers[1:])
+    fits = len(counts) > 0 and counts.min() >= 0 and pointers[-1] == len(labels)
+    if fits and len(labels):
+        rises = np.diff(labels.astype(np.int64)) > 0
+        starts = np.zeros(len(labels) + 1, bool)
+        starts[pointers] = True
+        fits = labels.min() >= 0 and labels.max() < n_labels and bool((rises | starts[1:-1]).all())
+    if not fits:
+        raise ModelFileError(
+            f"the tensors {keys[0]!r} and {keys[1]!r} of the model file do not match: expected, for each feature, a "
+            f"number of labels, and these labels in increasing order, from 0 to {n_labels - 1}. Use another copy"
+        )
+    return pointers, labels.astype(np.int32)
+
+
+def read_legal(arrays: Mapping[str, Array], L: int) -> Legal | None:
+    """Return the constraints on L labels, or None if the file has none."""
+    if "legal.steps" not in arrays:
+        return None
+    shapes = {"steps": (L, L), "first": (L,), "last": (L,)}
+    return Legal(**{name: read_array(arrays, f"legal.{name}", shape, "b") for name, shape in shapes.items()})
+
+
+def check_terms(config: Mapping[str, Any], expected: Mapping[str, tuple[str, str | None]]) -> None:
+    """Raise unless the file has the expected terms, in this order.
+
+    expected : for each term, by its name, the kind of its cliques and the name of its input.
+    """
+    stored = [(one["name"], one["cliques"], one["input"]) for one in config["terms"]]
+    if stored != [(name, cliques, source) for name, (cliques, source) in expected.items()]:
+        raise ModelFileError(
+            f"the model file has the terms {shown(stored)}: expected {', '.join(expected)}. Use another copy"
+        )

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelcrf.arrays import Array
+from ..arrays import Array
 
 LONG = 64
 LONG_STRING = 1024

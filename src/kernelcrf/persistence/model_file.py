@@ -22,11 +22,11 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from kernelcrf.arrays import Array
-from kernelcrf.persistence.budget import Budget, size_for
-from kernelcrf.persistence.error import ModelFileError
-from kernelcrf.persistence.long_lists import ARRAYS, pack, unpack
-from kernelcrf.persistence.output_file import PathLike, named_errors, whole_file
+from ..arrays import Array
+from .budget import Budget, size_for
+from .error import ModelFileError
+from .long_lists import ARRAYS, pack, unpack
+from .output_file import PathLike, named_errors, whole_file
 
 FORMAT, VERSION = "kernelcrf", 3
 READ_VERSIONS = (1, 2, 3)
@@ -36,6 +36,9 @@ ENTRY = 160
 # A tensor of zeros, which makes the file of a model as large as the claims of the model.
 ROOM_TENSOR = "room"
 TYPES = {"F32": 4, "F64": 8, "I32": 4, "I64": 8, "BOOL": 1, "U8": 1}
+# The name of the weights of all terms; they alone may have 16 bits.
+WEIGHTS = "theta"
+TYPES_OF_WEIGHTS = {**TYPES, "F16": 2}
 
 
 class Content(NamedTuple):
@@ -85,10 +88,11 @@ def read(path: PathLike) -> Content:
             for name in names:
                 tensor = file.get_slice(name)
                 dtype, shape = tensor.get_dtype(), tensor.get_shape()
-                if dtype not in TYPES or math.prod(shape) * TYPES[dtype] > size:
+                types = TYPES_OF_WEIGHTS if name == WEIGHTS else TYPES
+                if dtype not in types or math.prod(shape) * types[dtype] > size:
                     raise ModelFileError(
                         f"tensor {name!r} has type {dtype} and shape {shape}: expected one of the types "
-                        f"{', '.join(TYPES)}, and a tensor that is not larger than the file"
+                        f"{', '.join(types)}, and a tensor that is not larger than the file"
                     )
             arrays = {name: file.get_tensor(name) for name in names}
         if config["version"] > 1:

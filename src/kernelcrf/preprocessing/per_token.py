@@ -20,10 +20,11 @@ from sklearn.utils.validation import check_is_fitted
 from kernelcrf.arrays import Array, UserData, is_sparse
 from kernelcrf.estimators.parameters import ValidatedEstimator
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.readers.columns import common_names, find_orders, have_same_names, string_names
+from kernelcrf.readers.columns import common_names, find_orders, have_same_names
 from kernelcrf.readers.containers import Ragged, column_names, is_frame, read_matrices
 from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.sequences import open_sequences
+from kernelcrf.readers.stored_values import string_names
 from kernelcrf.validation import either, has_methods
 
 TRANSFORMER = either(

@@ -35,37 +35,27 @@ from kernelcrf.estimators.stored import set_parameters
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.persistence import Budget, ModelFileError
 from kernelcrf.persistence.checks import read_count, read_number
+from kernelcrf.persistence.fitted_transformers import FITTED, read_fitted
 from kernelcrf.preprocessing.per_token import PerToken
-from kernelcrf.readers.columns import names_from_config, names_to_config, string_names
+from kernelcrf.readers.columns import names_to_config
+from kernelcrf.readers.stored_values import names_from_config, string_names
 from kernelcrf.validation import shown
 
-NUMBER, VECTOR, OPTIONAL = ("",), ("d",), ("d", None)
-SPECTRUM = {"explained_variance_": ("k",), "explained_variance_ratio_": ("k",), "singular_values_": ("k",)}
-# The shapes that each fitted attribute may have: d is the number of columns, and other letters stand for any number,
-# the same for all attributes of a transformer. The empty string means a number.
-FITTED: dict[type, dict[str, tuple[str | None, ...]]] = {
-    StandardScaler: {"mean_": OPTIONAL, "var_": OPTIONAL, "scale_": OPTIONAL, "n_samples_seen_": ("", "d")},
-    MinMaxScaler: {
-        **dict.fromkeys(("min_", "scale_", "data_min_", "data_max_", "data_range_"), VECTOR),
-        "n_samples_seen_": NUMBER,
-    },
-    MaxAbsScaler: {"max_abs_": VECTOR, "scale_": VECTOR, "n_samples_seen_": NUMBER},
-    RobustScaler: {"center_": OPTIONAL, "scale_": OPTIONAL},
-    QuantileTransformer: {"quantiles_": ("qd",), "references_": ("q",), "n_quantiles_": NUMBER},
-    PCA: {
-        "components_": ("kd",),
-        "mean_": VECTOR,
-        **SPECTRUM,
-        **dict.fromkeys(("noise_variance_", "n_components_", "n_samples_"), NUMBER),
-    },
-    TruncatedSVD: {"components_": ("kd",), **SPECTRUM},
-    SimpleImputer: {"statistics_": VECTOR},
-}
-# A statistic is NaN if its column had no values in `fit`; the imputer removes such a column.
-MAY_BE_NAN = ("statistics_",)
 STRATEGIES = ("mean", "median", "most_frequent", "constant")
 DTYPES = ("float32", "float64", "int32", "int64")
-CLASSES = {cls.__name__: cls for cls in FITTED}
+CLASSES = {
+    cls.__name__: cls
+    for cls in (
+        StandardScaler,
+        MinMaxScaler,
+        MaxAbsScaler,
+        RobustScaler,
+        QuantileTransformer,
+        PCA,
+        TruncatedSVD,
+        SimpleImputer,
+    )
+}
 OUTPUTS = (None, "default", "pandas", "polars")
 
 
@@ -86,14 +76,14 @@ def transformer_to_arrays(transformer: BaseEstimator, prefix: str) -> tuple[Conf
     if type(transformer) is Pipeline:
         steps, arrays = steps_to_arrays(transformer, prefix)
         return {"class": "Pipeline", "steps": steps}, arrays
-    if type(transformer) not in FITTED:
+    if CLASSES.get(type(transformer).__name__) is not type(transformer):
         raise TypeError(
             f"{shown(transformer)} cannot be written to a model file, which has no executable code: expected one of "
             f"{', '.join(CLASSES)}, or PerToken or a Pipeline of these. Save only the last step of the pipeline, or "
             "save the pipeline with skops.io.dump or joblib.dump. Load such files only if you trust them"
         )
     check_is_fitted(transformer)
-    fitted = {name: getattr(transformer, name) for name in FITTED[type(transformer)]}
+    fitted = {name: getattr(transformer, name) for name in FITTED[type(transformer).__name__]}
     of_imputer = {"dtype": _dtype_of_imputer(transformer)} if isinstance(transformer, SimpleImputer) else {}
     if of_imputer and fitted["statistics_"].dtype == object:
         # Constants may be Python objects, which the imputer converts in each call.
@@ -151,8 +141,8 @@ def transformer_from_arrays(config: Config, arrays: Mapping[str, Array], prefix:
             raise ModelFileError(f"feature_names is {shown(names.tolist())}: expected strings, or null")
         transformer.feature_names_in_ = names
     sizes = {"d": transformer.n_features_in_}
-    for attribute, shapes in FITTED[CLASSES[name]].items():
-        setattr(transformer, attribute, _read_fitted(config["fitted"], arrays, prefix, attribute, shapes, sizes))
+    for attribute, shapes in FITTED[name].items():
+        setattr(transformer, attribute, read_fitted(config["fitted"], arrays, prefix, attribute, shapes, sizes))
     if isinstance(transformer, SimpleImputer):
         _finish_imputer(transformer, config)
     return transformer.set_output(transform=config["output"])
@@ -232,33 +222,3 @@ def _finish_imputer(imputer: SimpleImputer, config: Config) -> None:
     # The versions of scikit-learn differ in which of the two they read; both have the type of the data in `fit`.
     vars(imputer).update(dict.fromkeys(("_fit_dtype", "_fill_dtype"), np.dtype(config["dtype"])))
     imputer.indicator_ = None
-
-
-def _read_fitted(
-    numbers: Config,
-    arrays: Mapping[str, Array],
-    prefix: str,
-    name: str,
-    shapes: tuple[str | None, ...],
-    sizes: dict[str, int],
-) -> Any:
-    """Return the value of the fitted attribute `name`; raise unless its shape is one of `shapes`.
-
-    shapes : the shapes that `FITTED` allows, with letters for sizes.
-    sizes : a dict from letters to sizes, which is extended with the sizes of this attribute.
-    """
-    if name in numbers:
-        if numbers[name] is None and None in shapes:
-            return None
-        if "" in shapes:
-            return read_number(numbers, name)
-    array = arrays.get(prefix + name)
-    for letters in shapes:
-        if array is not None and letters and array.ndim == len(letters) and array.dtype.kind in "fi":
-            expected = tuple(sizes.setdefault(letter, n) for letter, n in zip(letters, array.shape, strict=True))
-            allowed = np.isfinite(array) | np.isnan(array) if name in MAY_BE_NAN else np.isfinite(array)
-            if array.shape == expected and allowed.all():
-                return array
-    raise ModelFileError(
-        f"{prefix + name!r} is absent, or has the wrong type, shape or values: expected a file written by save"
-    )

@@ -14,32 +14,18 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
 from kernelcrf.arrays import Array, UserData, is_sparse
-from kernelcrf.persistence import ModelFileError
-from kernelcrf.readers.containers import column_names, is_frame, object_array, to_array
-from kernelcrf.validation import one_line, shown, shown_list, stacklevel_of_user
+from kernelcrf.readers.containers import column_names, is_frame, to_array
+from kernelcrf.readers.stored_values import OtherName, object_array, string_names
+from kernelcrf.validation import one_line, shown_list, stacklevel_of_user
 
 LONGEST = 400
 MOST_NAMES = 5
-
-
-@dataclass(frozen=True)
-class OtherName:
-    """The name of a column that JSON cannot store, such as a date, by its type and its text."""
-
-    type: str
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-    __repr__ = __str__
 
 
 def read_names(X: UserData) -> Array | None:
@@ -137,11 +123,6 @@ def have_same_names(names: Sequence[Hashable] | Array | None, others: Sequence[H
     return set(names) == set(others)
 
 
-def string_names(names: Array | None) -> Array | None:
-    """Return the names if all of them are strings, as scikit-learn stores them in `feature_names_in_`, or None."""
-    return names if names is not None and all(isinstance(name, str) for name in names) else None
-
-
 def names_as_text(names: Array | None) -> list[str] | None:
     """Return the names as strings; return None if there are none, or if they are the positions 0, 1, ..."""
     return None if names is None or _are_positions(names) else list(map(str, names))
@@ -150,20 +131,6 @@ def names_as_text(names: Array | None) -> list[str] | None:
 def names_to_config(names: Array | None) -> list[UserData] | None:
     """Return the column names as a list that can be written as JSON; `names_from_config` reads it."""
     return None if names is None else list(map(_name_to_json, names))
-
-
-def names_from_config(config: Mapping[str, UserData], n_features: int | None) -> Array | None:
-    """Return the column names that a model file stores, or None if it has none; raise if they are not valid.
-
-    config : the part of the model file that describes the columns.
-    n_features : the number of columns, or None if it is not known.
-    """
-    names = config.get("feature_names")
-    if names is None:
-        return None
-    if not isinstance(names, list) or len(names) != (len(names) if n_features is None else n_features):
-        raise ModelFileError(f"feature_names is {shown(names)}: expected {n_features} names, or null")
-    return object_array(list(map(_name_from_json, names)))
 
 
 @contextmanager
@@ -204,18 +171,6 @@ def _name_to_json(name: UserData) -> UserData:
     if isinstance(name, tuple):
         return list(map(_name_to_json, name))
     return {"type": name.type, "text": name.text} if isinstance(name, OtherName) else name
-
-
-def _name_from_json(value: UserData) -> Hashable:
-    if isinstance(value, list):
-        return tuple(map(_name_from_json, value))
-    if isinstance(value, dict):
-        kind, text = value.get("type"), value.get("text")
-        if len(value) == 2 and isinstance(kind, str) and isinstance(text, str):
-            return OtherName(kind, text)
-    elif value is None or isinstance(value, str | int | float):
-        return value
-    raise ModelFileError(f"feature_names has {shown(value)}: expected a string, a number, or a list of these")
 
 
 def _are_positions(names: Sequence[Hashable] | Array | None) -> bool:

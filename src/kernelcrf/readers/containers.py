@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import column_or_1d
 
 from kernelcrf.arrays import Array, Inputs, Ints, UserData, as_inputs, is_sparse
+from kernelcrf.readers.stored_values import object_array
 from kernelcrf.validation import shown
 
 T = TypeVar("T")
@@ -216,14 +217,6 @@ def is_collection(value: UserData) -> bool:
 def is_missing_value(label: UserData) -> bool:
     """Return whether a value is None or pandas.NA, without importing pandas."""
     return label is None or type(label).__name__ == "NAType"
-
-
-def object_array(values: Sequence[object]) -> Array:
-    """Return a 1-D array of objects with one entry per value; NumPy would make a 2-D array of equally long lists."""
-    array = np.empty(len(values), object)
-    for i, value in enumerate(values):
-        array[i] = value
-    return array
 
 
 class Ragged(list[T]):

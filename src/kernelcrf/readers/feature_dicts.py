@@ -4,25 +4,15 @@ An item is a pair (name, value) of a token. With a fitted vocabulary, each item 
 vocabulary, or to hash names, the distinct items are collected first: the same items occur in many tokens, and each
 distinct item is named or hashed only once.
 
-A token is a mapping from names to values, or a list, tuple or set of feature names, which all have the value 1. In a
-mapping, the type of the value decides how the item `name: value` changes the columns of the token's row:
-
-    "the"            add 1 to the column `name:the`
-    2.5 or True      add 2.5, or 1, to the column `name`
-    ["a", "b"]       add 1 to each of the columns `name:a` and `name:b`; a tuple or a set has the same effect
-    {"k": value}     do the same as for the item `name:k: value`
-
-CRFsuite gives columns the same names, so that its models and ours can be converted to each other. Model files of
-earlier versions have "=" in the place of ":", and so does the name that `FeatureHasher` hashes.
+`feature_items` says which columns the items of a token belong to.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, compress, count, repeat
-from numbers import Real
 from operator import methodcaller
 from typing import TypeAlias
 
@@ -32,14 +22,18 @@ from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from kernelcrf.arrays import Flags, Floats, Ints, Labels, UserData
 from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.graphs.structure import Chains
+from kernelcrf.readers.feature_items import (
+    COLLECTIONS,
+    HASH_FEATURES,
+    HASHED_SEPARATOR,
+    SEPARATOR,
+    Item,
+    check_item,
+    flat_items,
+    is_nested,
+)
 from kernelcrf.readers.name_table import NameTable
-from kernelcrf.validation import Constraint, either, is_whole, nothing, shown
 
-SEPARATOR, HASHED_SEPARATOR = ":", "="
-COLLECTIONS = (list, tuple, set, frozenset)
-PLAIN = (str, int, float, bool)
-
-Item: TypeAlias = tuple[str, UserData]
 Vectorizer: TypeAlias = DictVectorizer | FeatureHasher
 Place: TypeAlias = Callable[[int], str]
 
@@ -74,16 +68,6 @@ def keep_tokens(tokens: Tokens, kept: Flags) -> Tokens:
     used, ids = np.unique(tokens.ids[np.repeat(kept, counts)], return_inverse=True)
     names = [tokens.names[number] for number in used.tolist()]
     return NamedTokens(names, ids.astype(np.int32), Chains.from_lengths(counts[kept]).offsets)
-
-
-HASH_FEATURES = either(
-    Constraint(
-        "a power of two below 2**31 such as 2**18",
-        lambda value: is_whole(value) and 0 < value < 2**31 and int(value).bit_count() == 1,
-    ),
-    nothing,
-    advice="None keeps a vocabulary",
-)
 
 
 def new_vectorizer(hash_features: int | None) -> Vectorizer:
@@ -195,7 +179,7 @@ def _distinct_items(tokens: Tokens, separator: str, place: Place | None) -> tupl
     except (TypeError, AttributeError):
         pass  # A value cannot be hashed, or a token is not a mapping: `flat_items` reads it, or raises.
     else:
-        if not any(_is_nested(value) for _, value in items):
+        if not any(is_nested(value) for _, value in items):
             return _check_items(items, ids, offsets, place), ids, offsets
     flat = []
     for t, token in enumerate(tokens):
@@ -213,10 +197,10 @@ def _check_items(items: Sequence[Item], ids: Labels, offsets: Ints, place: Place
     checked = []
     for k, item in enumerate(items):
         try:
-            checked.append(_check_item(item))
+            checked.append(check_item(item))
         except (TypeError, ValueError):
             t = int(np.searchsorted(offsets, np.argmax(ids == k), side="right")) - 1
-            _check_item(item, _where(t, place))
+            check_item(item, _where(t, place))
             raise
     return checked
 
@@ -235,78 +219,3 @@ def _number_items(
 
 def _offsets(tokens: Sequence[UserData]) -> Ints:
     return np.fromiter(accumulate(map(len, tokens), initial=0), np.int64, len(tokens) + 1)
-
-
-def _is_nested(value: UserData) -> bool:
-    """Return whether a value is a mapping, or a collection of strings."""
-    # Comparing the type is fast, and settles most values; isinstance with Mapping is slow.
-    if type(value) in PLAIN:
-        return False
-    strings = isinstance(value, COLLECTIONS) and all(isinstance(name, str) for name in value)
-    return strings or isinstance(value, Mapping)
-
-
-def _is_vector(value: UserData) -> bool:
-    return type(value) not in PLAIN and (isinstance(value, COLLECTIONS) or np.ndim(value) > 0)
-
-
-def flat_items(token: UserData, separator: str = SEPARATOR, prefix: str = "", where: str = "") -> list[Item]:
-    """Return the pairs (name, value) of a token; a pair in a nested dict has a name such as "outer:inner".
-
-    separator : the text between the names of nested dicts.
-    where : the place of the token for error messages, such as " in sequence 3, token 1".
-    """
-    if isinstance(token, COLLECTIONS):
-        return [(prefix + _check_name(name, where), 1) for name in token]
-    if not isinstance(token, Mapping):
-        raise TypeError(
-            f"X has the token {shown(token)} of type {type(token).__name__} among feature dicts{where}: expected a "
-            "dict from names to values, or a list of feature names"
-        )
-    items: list[Item] = []
-    for name, value in token.items():
-        full = prefix + _check_name(name, where)
-        if _is_nested(value):
-            items.extend(flat_items(value, separator, full + separator, where))
-        elif _is_vector(value):
-            raise _refuse_value(full, value, where)
-        else:
-            items.append((full, value))
-    return items
-
-
-def _check_name(name: UserData, where: str = "") -> str:
-    if not isinstance(name, str):
-        raise TypeError(
-            f"X has the feature name {shown(name)} of type {type(name).__name__}{where}: expected a string; use "
-            "str(name)"
-        )
-    return name
-
-
-def _check_item(item: Item, where: str = "") -> Item:
-    name, value = item
-    _check_name(name, where)
-    if isinstance(value, str):
-        return item
-    if isinstance(value, Real | np.bool_):
-        if not np.isfinite(float(value)):
-            raise ValueError(
-                f"X has the value {value} for feature {shown(name)}{where}: expected finite numbers; "
-                + ("leave out a feature whose value is unknown" if value != value else "remove or clip infinite values")
-            )
-        return name, float(value)
-    raise _refuse_value(name, value, where)
-
-
-def _refuse_value(name: str, value: UserData, where: str) -> TypeError:
-    remedy = "leave out a feature that has no value"
-    if _is_vector(value):
-        remedy = (
-            f"turn a vector into one feature per entry, such as {shown(name + '[0]')}: 0.5, or pass arrays of numbers "
-            "instead of feature dicts"
-        )
-    return TypeError(
-        f"X has the value {shown(value)} of type {type(value).__name__} for feature {shown(name)}{where}: expected a "
-        f"string, a number, a boolean, a list or set of strings, or a nested dict; {remedy}"
-    )

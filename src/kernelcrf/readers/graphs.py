@@ -28,12 +28,13 @@ from kernelcrf.arrays import (
 )
 from kernelcrf.basis.factor import stack
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.readers.columns import match_columns, names_from_config, names_to_config, read_columns
+from kernelcrf.readers.columns import match_columns, names_to_config, read_columns
 from kernelcrf.readers.containers import is_frame, read_container
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.one_graph import OneGraph, OpenGraph, open_graph, read_graph
+from kernelcrf.readers.stored_values import names_from_config
 from kernelcrf.readers.weights import read_weights, weigh_samples
 from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
 from kernelcrf.score.terms import named_term

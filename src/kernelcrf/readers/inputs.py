@@ -11,32 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from kernelcrf.arrays import Array, Inputs, NamedInputs, Places, UserData, take_columns
 from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.containers import read_container
 from kernelcrf.readers.reader_extension import extend_reader
 from kernelcrf.readers.sequences import OWNER, SequenceReader, open_sequences
+from kernelcrf.readers.stored_inputs import SEVERAL, Source, sources_from_config
 from kernelcrf.score.terms import BETWEEN
 from kernelcrf.validation import is_whole, shown, shown_list
-
-SEVERAL = "several"
-
-
-class Source(NamedTuple):
-    """The entry and the columns of each sequence that an input reads.
-
-    entry : the name of the entry, or None if sequences are no mappings.
-    columns : indices of columns, or None for all columns.
-    """
-
-    entry: str | None
-    columns: Places | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,22 +195,7 @@ class InputsReader:
     def from_config(cls, config: Mapping[str, UserData], owner: str = OWNER) -> InputsReader:
         """Return the reader whose `to_config` returned `config`; raise if the values in `config` are inconsistent."""
         entries = {entry: SequenceReader.from_config(settings, owner) for entry, settings in config["entries"]}
-        sources = {}
-        for name, entry, columns in config["sources"]:
-            width = entries[entry].n_features
-            fits = columns is None or (
-                isinstance(columns, list) and columns and all(is_whole(c) and 0 <= c < width for c in columns)
-            )
-            if not fits or (columns is not None and entries[entry].kind == "dicts") or not isinstance(name, str):
-                raise ModelFileError(
-                    f"the input {shown(name)} reads the columns {shown(columns)}: expected a list of integers from 0 "
-                    f"to {width - 1}, or null"
-                )
-            sources[name] = Source(entry, None if columns is None else np.array(columns, np.intp))
-        names = [entry for entry in entries if entry is not None]
-        if not sources or (None in entries and names) or not all(isinstance(entry, str) for entry in names):
-            raise ModelFileError(f"the entries of sequences are {shown(list(entries))}: expected names, or null alone")
-        return cls(entries, sources)
+        return cls(entries, sources_from_config(config, entries))
 
 
 def reader_from_config(config: Mapping[str, UserData], owner: str = OWNER) -> SequenceReader | InputsReader:

@@ -25,15 +25,12 @@ import numpy.typing as npt
 
 from kernelcrf.arrays import Array, Flags, Labels, UserData
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.persistence import ModelFileError
-from kernelcrf.readers.containers import DATES, Ragged, is_missing_value, object_array, read_labels, read_list
+from kernelcrf.readers.containers import DATES, Ragged, is_missing_value, read_labels, read_list
 from kernelcrf.readers.missing_labels import UNKNOWN, is_minus_one, minus_one_is_free, missing_among
+from kernelcrf.readers.stored_values import NUMBERS, classes_from_config, object_array
 from kernelcrf.validation import shown, shown_list, stacklevel_of_user
 
 SETS = (set, frozenset)
-NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
-# The type of the classes for each of NumPy's letters for kinds of dtypes.
-TYPES = {"b": "bool", "i": "int64", "u": "uint64", "f": "float64", "U": "str", "O": "object"}
 
 
 @dataclass(frozen=True)
@@ -139,7 +136,7 @@ class LabelReader:
     @classmethod
     def from_config(cls, config: Mapping[str, UserData]) -> LabelReader:
         """Return the reader whose `to_config` returned `config`."""
-        return cls(values_from_config({"type": TYPES[config["kind"]], "values": config["classes"]}))
+        return cls(classes_from_config(config))
 
     @cached_property
     def _index(self) -> dict[UserData, int]:
@@ -297,37 +294,8 @@ def label_to_json(label: UserData) -> UserData:
     )
 
 
-def label_from_json(label: UserData) -> UserData:
-    """Convert a value read from JSON to a label: a list becomes a tuple."""
-    if isinstance(label, list):
-        return tuple(label_from_json(part) for part in label)
-    if label is None or isinstance(label, str | bool | int | float):
-        return label
-    raise ValueError(f"the stored class is {shown(label)}: expected a string, a number, a boolean or a list of these")
-
-
 def values_to_config(values: Array) -> dict[str, object]:
     """Return the values of an array and the name of their type, such as "int64" or "str", as a dict for JSON."""
     name = values.dtype.name
     kind = name if name in NUMBERS else "str" if values.dtype.kind == "U" else "object"
     return {"type": kind, "values": [label_to_json(value) for value in values.tolist()]}
-
-
-def values_from_config(config: Mapping[str, UserData], *, distinct: bool = True) -> Array:
-    """Return the array that `values_to_config` converted to `config`.
-
-    distinct : whether to raise an error if two values are equal.
-    """
-    kind, values = config["type"], [label_from_json(value) for value in config["values"]]
-    if kind not in (*NUMBERS, "str", "object"):
-        raise ModelFileError(
-            f"the stored values have the type {kind!r}: expected one of {', '.join(NUMBERS)}, str or object"
-        )
-    types = object if kind == "object" else str if kind == "str" else int | float
-    if not all(isinstance(value, types) and value == value for value in values):
-        raise ModelFileError(f"the stored values are {shown(values)}: expected the type {kind!r} for each value")
-    array = object_array(values) if kind == "object" else np.array(values, kind)
-    # NumPy may round or wrap numbers that do not fit the type.
-    if array.tolist() != values or (distinct and len(set(values)) != len(values)):
-        raise ModelFileError(f"the stored values are {shown(values)}: expected the type {kind!r} and no duplicates")
-    return array

@@ -20,18 +20,12 @@ from sklearn.utils.validation import check_array, check_X_y
 from kernelcrf.arrays import Array, Flags, Inputs, Labels, NamedInputs, UserData, as_writable, is_sparse
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag, read_text
-from kernelcrf.readers.columns import (
-    check_names,
-    named_errors,
-    names_as_text,
-    names_from_config,
-    names_to_config,
-    read_names,
-)
-from kernelcrf.readers.containers import is_frame, object_array, read_container
+from kernelcrf.readers.columns import check_names, named_errors, names_as_text, names_to_config, read_names
+from kernelcrf.readers.containers import is_frame, read_container
 from kernelcrf.readers.inputs import InputsReader
-from kernelcrf.readers.labels import check_same_type, values_from_config, values_to_config
+from kernelcrf.readers.labels import check_same_type, values_to_config
 from kernelcrf.readers.missing_labels import UNKNOWN, missing_among
+from kernelcrf.readers.stored_values import names_from_config, object_array, values_from_config
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown, shown_list
 

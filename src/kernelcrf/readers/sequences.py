@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
 from numbers import Number
-from typing import Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,27 +25,16 @@ from sklearn.feature_extraction import DictVectorizer
 from kernelcrf.arrays import Array, DType, Inputs, UserData, advise_finite, as_writable, is_sparse
 from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import read_count
 from kernelcrf.readers import feature_dicts
-from kernelcrf.readers.columns import (
-    match_columns,
-    names_as_text,
-    names_from_config,
-    names_to_config,
-    read_columns,
-    string_names,
-)
+from kernelcrf.readers.columns import match_columns, names_as_text, names_to_config, read_columns
 from kernelcrf.readers.containers import is_collection, is_frame, read_container, read_lengths, read_matrices
-from kernelcrf.readers.feature_dicts import COLLECTIONS, NamedTokens
+from kernelcrf.readers.feature_dicts import NamedTokens
+from kernelcrf.readers.feature_items import COLLECTIONS
+from kernelcrf.readers.stored_inputs import WORDS, Kind, columns_from_config
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
 
 OWNER = "ChainCRF"
-
-Kind: TypeAlias = Literal["dense", "sparse", "dicts"]
-
-WORDS: dict[Kind, str] = {"dense": "arrays of numbers", "sparse": "sparse matrices", "dicts": "feature dicts"}
 NOT_STRINGS = (
     'expected the token\'s features; write a dict such as {"word": "the", "upper": False}, or a list of feature names '
     'such as ["word:the"]'
@@ -192,20 +180,12 @@ class SequenceReader:
     @classmethod
     def from_config(cls, config: Mapping[str, UserData], owner: str = OWNER) -> SequenceReader:
         """Return the reader whose `to_config` returned `config`; raise if the values in `config` are inconsistent."""
-        kind, n_features = config["kind"], read_count(config, "n_features", 1)
-        if kind not in WORDS:
-            raise ModelFileError(f"the stored kind of sequences is {shown(kind)}: expected one of {', '.join(WORDS)}")
-        names = names_from_config(config, n_features)
+        kind, n_features, names, separator = columns_from_config(config)
         if kind != "dicts":
             return cls(kind, n_features, None, names, owner)
         if names is None:
             return cls(kind, n_features, feature_dicts.new_vectorizer(n_features), owner=owner)
-        if not isinstance(config["separator"], str) or string_names(names) is None or len(set(names)) != n_features:
-            raise ModelFileError(
-                f"feature_names is {shown(names)} and separator is {shown(config['separator'])}: expected {n_features} "
-                "distinct strings, and one string"
-            )
-        vectorizer = feature_dicts.restore_vectorizer(names.tolist(), config["separator"])
+        vectorizer = feature_dicts.restore_vectorizer(names.tolist(), separator)
         return cls(kind, n_features, vectorizer, owner=owner)
 
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelcrf.arrays import Flags, Places
-from kernelcrf.readers.schemes import LENIENT, OUTSIDE, SCHEMES, Tag
-from kernelcrf.validation import either, one_of, shown, validated
+from ..arrays import Flags, Places
+from ..validation import either, one_of, shown, validated
+from .schemes import LENIENT, OUTSIDE, SCHEMES, Tag
 
 RUNS = "runs"
 SCHEME = either(one_of(*SCHEMES, RUNS))

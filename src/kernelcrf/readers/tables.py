@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelcrf.arrays import Array, Labels, UserData
-from kernelcrf.readers.columns import check_names, names_from_config, names_to_config, read_names
+from kernelcrf.readers.columns import check_names, names_to_config, read_names
 from kernelcrf.readers.containers import is_missing_value, read_table
-from kernelcrf.readers.labels import values_from_config, values_to_config
+from kernelcrf.readers.labels import values_to_config
+from kernelcrf.readers.stored_values import names_from_config, values_from_config
 from kernelcrf.validation import shown, shown_list
 
 FEW_VALUES, ROWS_PER_VALUE = 20, 5

@@ -17,9 +17,11 @@ import numpy as np
 from kernelcrf.arrays import Array, Flags, Ints
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.segments import Observed
+from kernelcrf.score.chain_names import ENDS as ENDS
+from kernelcrf.score.chain_names import STARTS as STARTS
+from kernelcrf.score.chain_names import STEPS as STEPS
+from kernelcrf.score.chain_names import TOKENS as TOKENS
 
-# Kinds of cliques of sequences: tokens (t,), steps (t - 1, t), the first token and the last token of each sequence.
-TOKENS, STEPS, STARTS, ENDS = "tokens", "steps", "starts", "ends"
 # Further kinds of segmentations: the first and the last token of each segment, its duration, its tokens beyond the
 # longest duration, and the segment as a whole.
 FIRSTS, LASTS, DURATIONS, TAILS, SEGMENTS = "firsts", "lasts", "durations", "tails", "segments"

@@ -32,6 +32,14 @@ from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
 from kernelcrf.penalties import Gaussian, Penalty
+from kernelcrf.score.chain_names import BETWEEN as BETWEEN
+from kernelcrf.score.chain_names import BIAS_TERM as BIAS_TERM
+from kernelcrf.score.chain_names import CHAIN_CLIQUES as CHAIN_CLIQUES
+from kernelcrf.score.chain_names import END_TERM as END_TERM
+from kernelcrf.score.chain_names import OF_INPUT as OF_INPUT
+from kernelcrf.score.chain_names import START_TERM as START_TERM
+from kernelcrf.score.chain_names import TOKEN_TERM as TOKEN_TERM
+from kernelcrf.score.chain_names import TRANSITION_TERM as TRANSITION_TERM
 from kernelcrf.score.cliques import (
     DURATIONS,
     ENDS,
@@ -53,16 +61,6 @@ PRIOR_VARIANCE = either(real(least=LEAST_C), advice="the certificate needs a fin
 GAUSSIAN = Gaussian()
 
 
-# The names of the terms of a chain, also in model files, and the kinds of their cliques.
-TOKEN_TERM, TRANSITION_TERM = "node", "edge"
-BIAS_TERM, START_TERM, END_TERM = "bias", "start", "end"
-CHAIN_CLIQUES = {
-    TOKEN_TERM: TOKENS,
-    TRANSITION_TERM: STEPS,
-    BIAS_TERM: TOKENS,
-    START_TERM: STARTS,
-    END_TERM: ENDS,
-}
 FIRST_TERM, LAST_TERM, DURATION_TERM, TAIL_TERM, SEGMENT_TERM = "first", "last", "duration", "tail", "segment"
 SEGMENT_CLIQUES = {
     FIRST_TERM: FIRSTS,
@@ -71,8 +69,6 @@ SEGMENT_CLIQUES = {
     TAIL_TERM: TAILS,
     SEGMENT_TERM: SEGMENTS,
 }
-# The names of the terms of an input that has a name start with this prefix, as the names of its parameters do.
-OF_INPUT, BETWEEN = "inputs__", "__"
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,118 @@
+"""The items of tokens: pairs (name, value), read from feature dicts or lists of feature names, and checked.
+
+A token is a mapping from names to values, or a list, tuple or set of feature names, which all have the value 1. In a
+mapping, the type of the value decides how the item `name: value` changes the columns of the token's row:
+
+    "the"            add 1 to the column `name:the`
+    2.5 or True      add 2.5, or 1, to the column `name`
+    ["a", "b"]       add 1 to each of the columns `name:a` and `name:b`; a tuple or a set has the same effect
+    {"k": value}     do the same as for the item `name:k: value`
+
+CRFsuite gives columns the same names, so that its models and ours can be converted to each other. Model files of
+earlier versions have "=" in the place of ":", and so does the name that `FeatureHasher` hashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import TypeAlias
+
+import numpy as np
+
+from ..arrays import UserData
+from ..validation import Constraint, either, is_whole, nothing, shown
+
+SEPARATOR, HASHED_SEPARATOR = ":", "="
+COLLECTIONS = (list, tuple, set, frozenset)
+PLAIN = (str, int, float, bool)
+
+Item: TypeAlias = tuple[str, UserData]
+
+HASH_FEATURES = either(
+    Constraint(
+        "a power of two below 2**31 such as 2**18",
+        lambda value: is_whole(value) and 0 < value < 2**31 and int(value).bit_count() == 1,
+    ),
+    nothing,
+    advice="None keeps a vocabulary",
+)
+
+
+def is_nested(value: UserData) -> bool:
+    """Return whether a value is a mapping, or a collection of strings."""
+    # Comparing the type is fast, and settles most values; isinstance with Mapping is slow.
+    if type(value) in PLAIN:
+        return False
+    strings = isinstance(value, COLLECTIONS) and all(isinstance(name, str) for name in value)
+    return strings or isinstance(value, Mapping)
+
+
+def _is_vector(value: UserData) -> bool:
+    return type(value) not in PLAIN and (isinstance(value, COLLECTIONS) or np.ndim(value) > 0)
+
+
+def flat_items(token: UserData, separator: str = SEPARATOR, prefix: str = "", where: str = "") -> list[Item]:
+    """Return the pairs (name, value) of a token; a pair in a nested dict has a name such as "outer:inner".
+
+    separator : the text between the names of nested dicts.
+    where : the place of the token for error messages, such as " in sequence 3, token 1".
+    """
+    if isinstance(token, COLLECTIONS):
+        return [(prefix + _check_name(name, where), 1) for name in token]
+    if not isinstance(token, Mapping):
+        raise TypeError(
+            f"X has the token {shown(token)} of type {type(token).__name__} among feature dicts{where}: expected a "
+            "dict from names to values, or a list of feature names"
+        )
+    items: list[Item] = []
+    for name, value in token.items():
+        full = prefix + _check_name(name, where)
+        if is_nested(value):
+            items.extend(flat_items(value, separator, full + separator, where))
+        elif _is_vector(value):
+            raise _refuse_value(full, value, where)
+        else:
+            items.append((full, value))
+    return items
+
+
+def _check_name(name: UserData, where: str = "") -> str:
+    if not isinstance(name, str):
+        raise TypeError(
+            f"X has the feature name {shown(name)} of type {type(name).__name__}{where}: expected a string; use "
+            "str(name)"
+        )
+    return name
+
+
+def check_item(item: Item, where: str = "") -> Item:
+    """Return an item with its value as a string or a float; raise if its name or its value is not allowed.
+
+    where : the place of the token for error messages, such as " in sequence 3, token 1".
+    """
+    name, value = item
+    _check_name(name, where)
+    if isinstance(value, str):
+        return item
+    if isinstance(value, Real | np.bool_):
+        if not np.isfinite(float(value)):
+            raise ValueError(
+                f"X has the value {value} for feature {shown(name)}{where}: expected finite numbers; "
+                + ("leave out a feature whose value is unknown" if value != value else "remove or clip infinite values")
+            )
+        return name, float(value)
+    raise _refuse_value(name, value, where)
+
+
+def _refuse_value(name: str, value: UserData, where: str) -> TypeError:
+    remedy = "leave out a feature that has no value"
+    if _is_vector(value):
+        remedy = (
+            f"turn a vector into one feature per entry, such as {shown(name + '[0]')}: 0.5, or pass arrays of numbers "
+            "instead of feature dicts"
+        )
+    return TypeError(
+        f"X has the value {shown(value)} of type {type(value).__name__} for feature {shown(name)}{where}: expected a "
+        f"string, a number, a boolean, a list or set of strings, or a nested dict; {remedy}"
+    )

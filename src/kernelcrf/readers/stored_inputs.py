@@ -1,0 +1,97 @@
+"""Read what a model file says about the inputs of sequences: their kinds, their columns, and what each input reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from ..arrays import Array, Places, UserData
+from ..persistence.checks import read_count
+from ..persistence.error import ModelFileError
+from ..validation import is_whole, shown
+from .feature_items import HASH_FEATURES
+from .stored_values import names_from_config, string_names
+
+Kind: TypeAlias = Literal["dense", "sparse", "dicts"]
+
+WORDS: dict[Kind, str] = {"dense": "arrays of numbers", "sparse": "sparse matrices", "dicts": "feature dicts"}
+SEVERAL = "several"
+
+
+class StoredColumns(NamedTuple):
+    """The columns of sequences of one kind.
+
+    names : the names of the columns, or None if they have none; for feature dicts, None means that names are hashed.
+    separator : the text between a name and its value in the names of the columns of feature dicts.
+    """
+
+    kind: Kind
+    n_features: int
+    names: Array | None
+    separator: str = ""
+
+
+class Columns(Protocol):
+    """Protocol of objects that describe columns; `StoredColumns` and `SequenceReader` are such."""
+
+    @property
+    def kind(self) -> Kind:
+        """Return the kind of sequences."""
+
+    @property
+    def n_features(self) -> int:
+        """Return the number of columns."""
+
+
+class Source(NamedTuple):
+    """The entry and the columns of each sequence that an input reads.
+
+    entry : the name of the entry, or None if sequences are no mappings.
+    columns : indices of columns, or None for all columns.
+    """
+
+    entry: str | None
+    columns: Places | None
+
+
+def columns_from_config(config: Mapping[str, UserData]) -> StoredColumns:
+    """Return the columns that the part of a model file about sequences describes; raise if it is inconsistent."""
+    kind, n_features = config["kind"], read_count(config, "n_features", 1)
+    if kind not in WORDS:
+        raise ModelFileError(f"the stored kind of sequences is {shown(kind)}: expected one of {', '.join(WORDS)}")
+    names = names_from_config(config, n_features)
+    if kind != "dicts" or names is None:
+        if kind == "dicts":
+            HASH_FEATURES.check("hash_features", n_features)
+        return StoredColumns(kind, n_features, names)
+    if not isinstance(config["separator"], str) or string_names(names) is None or len(set(names)) != n_features:
+        raise ModelFileError(
+            f"feature_names is {shown(names)} and separator is {shown(config['separator'])}: expected {n_features} "
+            "distinct strings, and one string"
+        )
+    return StoredColumns(kind, n_features, names, config["separator"])
+
+
+def sources_from_config(config: Mapping[str, UserData], entries: Mapping[str | None, Columns]) -> dict[str, Source]:
+    """Return what each of several inputs reads; raise if the part of a model file about them is inconsistent.
+
+    entries : the columns of each entry of a sequence; the only key is None if sequences are no mappings.
+    """
+    sources = {}
+    for name, entry, columns in config["sources"]:
+        width = entries[entry].n_features
+        fits = columns is None or (
+            isinstance(columns, list) and columns and all(is_whole(c) and 0 <= c < width for c in columns)
+        )
+        if not fits or (columns is not None and entries[entry].kind == "dicts") or not isinstance(name, str):
+            raise ModelFileError(
+                f"the input {shown(name)} reads the columns {shown(columns)}: expected a list of integers from 0 "
+                f"to {width - 1}, or null"
+            )
+        sources[name] = Source(entry, None if columns is None else np.array(columns, np.intp))
+    names = [entry for entry in entries if entry is not None]
+    if not sources or (None in entries and names) or not all(isinstance(entry, str) for entry in names):
+        raise ModelFileError(f"the entries of sequences are {shown(list(entries))}: expected names, or null alone")
+    return sources

@@ -1,0 +1,102 @@
+"""Read labels, and the names of columns, from the content of a model file; raise if they are not valid."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arrays import Array, UserData
+from ..persistence.error import ModelFileError
+from ..validation import shown
+
+NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+# The type of the classes for each of NumPy's letters for kinds of dtypes.
+TYPES = {"b": "bool", "i": "int64", "u": "uint64", "f": "float64", "U": "str", "O": "object"}
+
+
+@dataclass(frozen=True)
+class OtherName:
+    """The name of a column that JSON cannot store, such as a date, by its type and its text."""
+
+    type: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+
+def string_names(names: Array | None) -> Array | None:
+    """Return the names if all of them are strings, as scikit-learn stores them in `feature_names_in_`, or None."""
+    return names if names is not None and all(isinstance(name, str) for name in names) else None
+
+
+def names_from_config(config: Mapping[str, UserData], n_features: int | None) -> Array | None:
+    """Return the column names that a model file stores, or None if it has none; raise if they are not valid.
+
+    config : the part of the model file that describes the columns.
+    n_features : the number of columns, or None if it is not known.
+    """
+    names = config.get("feature_names")
+    if names is None:
+        return None
+    if not isinstance(names, list) or len(names) != (len(names) if n_features is None else n_features):
+        raise ModelFileError(f"feature_names is {shown(names)}: expected {n_features} names, or null")
+    return object_array(list(map(_name_from_json, names)))
+
+
+def classes_from_config(config: Mapping[str, UserData]) -> Array:
+    """Return the classes, in the order of the columns of probabilities, from the part of a file with the labels."""
+    return values_from_config({"type": TYPES[config["kind"]], "values": config["classes"]})
+
+
+def label_from_json(label: UserData) -> UserData:
+    """Convert a value read from JSON to a label: a list becomes a tuple."""
+    if isinstance(label, list):
+        return tuple(label_from_json(part) for part in label)
+    if label is None or isinstance(label, str | bool | int | float):
+        return label
+    raise ValueError(f"the stored class is {shown(label)}: expected a string, a number, a boolean or a list of these")
+
+
+def values_from_config(config: Mapping[str, UserData], *, distinct: bool = True) -> Array:
+    """Return the array that `values_to_config` converted to `config`.
+
+    distinct : whether to raise an error if two values are equal.
+    """
+    kind, values = config["type"], [label_from_json(value) for value in config["values"]]
+    if kind not in (*NUMBERS, "str", "object"):
+        raise ModelFileError(
+            f"the stored values have the type {kind!r}: expected one of {', '.join(NUMBERS)}, str or object"
+        )
+    types = object if kind == "object" else str if kind == "str" else int | float
+    if not all(isinstance(value, types) and value == value for value in values):
+        raise ModelFileError(f"the stored values are {shown(values)}: expected the type {kind!r} for each value")
+    array = object_array(values) if kind == "object" else np.array(values, kind)
+    # NumPy may round or wrap numbers that do not fit the type.
+    if array.tolist() != values or (distinct and len(set(values)) != len(values)):
+        raise ModelFileError(f"the stored values are {shown(values)}: expected the type {kind!r} and no duplicates")
+    return array
+
+
+def _name_from_json(value: UserData) -> Hashable:
+    if isinstance(value, list):
+        return tuple(map(_name_from_json, value))
+    if isinstance(value, dict):
+        kind, text = value.get("type"), value.get("text")
+        if len(value) == 2 and isinstance(kind, str) and isinstance(text, str):
+            return OtherName(kind, text)
+    elif value is None or isinstance(value, str | int | float):
+        return value
+    raise ModelFileError(f"feature_names has {shown(value)}: expected a string, a number, or a list of these")
+
+
+def object_array(values: Sequence[object]) -> Array:
+    """Return a 1-D array of objects with one entry per value; NumPy would make a 2-D array of equally long lists."""
+    array = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        array[i] = value
+    return array

@@ -1,0 +1,126 @@
+"""Likeliest labels and probabilities of the labels of one sequence, with NumPy; all numbers are float64.
+
+With the scores s_t(j) of labels and w_t(i, j) of steps, Viterbi's recursion is
+
+    delta_t(j) = s_t(j) + max_i [delta_{t-1}(i) + w_t(i, j)],
+
+and the first of several labels with equal values is chosen. Probabilities come from messages that sum to one, as in
+`inference.scaled`, whose docstring has the formulas. If transitions are forbidden or differ by more than FREE_RANGE,
+labels of negligible weight may matter later. Messages are then logarithms, as in `inference.logspace`.
+
+A score of -inf forbids a label or a step. `w` has one matrix for all tokens, or one per token, whose first is not used.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..arrays import Array, Floats
+from ..inference.feasibility import reason
+
+FREE_RANGE = 300.0
+# After this number of tokens, the largest value is subtracted from all, so that long sequences lose no digits.
+SHIFT_EVERY = 64
+
+
+def viterbi(s: Floats, w: Floats) -> list[int]:
+    """Return the likeliest labels of a sequence."""
+    T, L = s.shape
+    if not T:
+        return []
+    # Rows of sums are contiguous if the labels of the token before are the last axis.
+    into = np.ascontiguousarray(w.swapaxes(-1, -2))
+    tied, sums, delta = into.ndim == 2, np.empty((L, L)), np.empty((T, L))
+    rows, add, largest = list(delta), np.add, np.maximum.reduce
+    before = rows[0]
+    before[:] = s[0]
+    for t in range(1, T):
+        now = rows[t]
+        add(into if tied else into[t], before, out=sums)
+        largest(sums, axis=1, out=now)
+        now += s[t]
+        if not t % SHIFT_EVERY:
+            now -= largest(now)
+        before = now
+    label = int(before.argmax())
+    if not np.isfinite(before[label]):
+        raise reason(0, s, w)
+    labels = [label]
+    for t in range(T - 1, 0, -1):
+        label = int((rows[t - 1] + (into[label] if tied else into[t, label])).argmax())
+        labels.append(label)
+    labels.reverse()
+    return labels
+
+
+def marginals(s: Floats, w: Floats, *, edges: bool = False) -> tuple[Floats, Floats | None]:
+    """Return p(y_t = j) as an array [t, j] and, if `edges` is true, p(y_{t-1} = i, y_t = j) as an array [t, i, j].
+
+    The second array is 0 at the first token.
+    """
+    T, L = s.shape
+    if not T:
+        return np.empty((0, L)), np.empty((0, L, L)) if edges else None
+    steps = w if w.ndim == 2 else w[1:]
+    spread = float(np.ptp(steps)) if steps.size else 0.0
+    with np.errstate(all="ignore"):
+        free = spread <= FREE_RANGE and bool((s > -np.inf).all())
+        p, q = (_scaled if free else _in_logarithms)(s, w, edges)
+    if not np.isfinite(p).all():
+        raise reason(0, s, w)
+    return p, q
+
+
+def _scaled(s: Floats, w: Floats, edges: bool) -> tuple[Floats, Floats | None]:
+    T, L = s.shape
+    e = np.exp(w - (w.max() if w.ndim == 2 else w.max(axis=(1, 2), keepdims=True)))
+    tied = e.ndim == 2
+    u = np.exp(s - s.max(axis=1, keepdims=True))
+    alpha, v = np.empty((T, L)), np.empty((T, L))
+    beta = np.ones((T, L))
+    alpha[0] = u[0] / u[0].sum()
+    for t in range(1, T):
+        now = alpha[t - 1] @ (e if tied else e[t])
+        now *= u[t]
+        total = now.sum()
+        alpha[t] = now / total
+        v[t] = u[t] / total
+    for t in range(T - 1, 0, -1):
+        v[t] *= beta[t]
+        beta[t - 1] = (e if tied else e[t]) @ v[t]
+    p = alpha * beta
+    q = None
+    if edges:
+        q = np.zeros((T, L, L))
+        q[1:] = alpha[:-1, :, None] * (e if tied else e[1:]) * v[1:, None, :]
+    return p, q
+
+
+def _in_logarithms(s: Floats, w: Floats, edges: bool) -> tuple[Floats, Floats | None]:
+    T, L = s.shape
+    tied, la, lb, c = w.ndim == 2, np.empty((T, L)), np.zeros((T, L)), np.empty(T)
+    for t in range(T):
+        la[t] = s[t] if t == 0 else s[t] + _log_sum(la[t - 1][:, None] + (w if tied else w[t]), 0)
+        c[t] = _log_sum(la[t], 0)
+        la[t] -= c[t]
+    for t in range(T - 1, 0, -1):
+        lb[t - 1] = _log_sum((w if tied else w[t]) + (s[t] + lb[t]), 1) - c[t]
+    q = None
+    if edges:
+        q = np.zeros((T, L, L))
+        q[1:] = _normalised(la[:-1, :, None] + (w if tied else w[1:]) + (s + lb)[1:, None, :])
+    return _normalised(la + lb), q
+
+
+def _log_sum(logarithms: Floats, axis: int) -> Floats:
+    """Return log sum exp along an axis; -inf is the logarithm of zero."""
+    top = logarithms.max(axis=axis, keepdims=True)
+    top[top == -np.inf] = 0.0
+    return np.asarray(np.log(np.exp(logarithms - top).sum(axis=axis)) + np.squeeze(top, axis))
+
+
+def _normalised(logarithms: Floats) -> Floats:
+    """Return exp(logarithms), divided by its sum for each token."""
+    axes = tuple(range(1, logarithms.ndim))
+    p: Array = np.exp(logarithms - logarithms.max(axis=axes, keepdims=True))
+    return np.asarray(p / p.sum(axis=axes, keepdims=True))

@@ -1,0 +1,267 @@
+"""The model of a file: what it needs to score the labels of one sequence. Files of anyone are read with checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arrays import Array, Arrays, Config, Floats, Places, UserData
+from ..graphs.structure import Legal
+from ..kernels.labels import KINDS, LabelKernel
+from ..persistence import Budget, ModelFileError, PathLike, read
+from ..persistence.checks import (
+    check_map,
+    check_terms,
+    read_array,
+    read_count,
+    read_legal,
+    read_pairs,
+    read_text,
+)
+from ..persistence.error import CONTENT_ERRORS
+from ..persistence.model_file import VERSION, WEIGHTS
+from ..readers.stored_inputs import SEVERAL, Source, StoredColumns, columns_from_config, sources_from_config
+from ..readers.stored_values import classes_from_config
+from ..score.chain_names import BIAS_TERM, END_TERM, START_TERM, STEPS, TOKENS, TRANSITION_TERM, expected_terms
+from ..validation import shown, shown_list
+from .kernels import Gram, check_kernel
+from .rows import Reader, SparseRows, reader_of
+from .transformers import Transformers
+from .weights import DenseWeights, PairWeights, Weights, weights_at_landmarks
+
+CHAIN, PIPELINE, STEP = "ChainCRF", "Pipeline", "step "
+LARGEST_SCORE = float(np.sqrt(np.finfo(np.float64).max))
+# The bytes of numbers that a prediction takes per pair of labels.
+PAIR_BYTES = 100
+
+
+class InputTerm(NamedTuple):
+    """A term that depends on inputs.
+
+    entry, columns : what it reads: an entry of the sequence, or None for the sequence itself, and columns or None.
+    is_step : whether it scores pairs of neighbouring labels.
+    """
+
+    weights: Weights
+    entry: str | None
+    columns: Places | None
+    is_step: bool
+
+
+@dataclass(frozen=True, eq=False)
+class StoredModel:
+    """A model that was read from a file.
+
+    classes : the labels, in the order of the columns of scores.
+    decoding : the name of the rule that chooses labels, and the parameters of the rule.
+    readers : the reader of each entry of a sequence; the only key is None if sequences are no mappings.
+    terms : the terms that depend on inputs, in the order in which scores are added.
+    bias, start, end : the scores of labels at all tokens, at the first and at the last token.
+    w : the scores of steps (L, L), which are -inf for forbidden steps.
+    """
+
+    classes: list[Any]
+    decoding: Config
+    metadata: Config
+    transformers: Transformers
+    readers: Mapping[str | None, Reader]
+    terms: list[InputTerm]
+    bias: Floats | None
+    start: Floats | None
+    end: Floats | None
+    w: Floats
+    legal: Legal | None
+
+    def scores(self, tokens: UserData) -> tuple[Floats, Floats]:
+        """Return the scores of the labels of one sequence (T, L), and those of its steps, (L, L) or (T, L, L)."""
+        rows = self._read(tokens)
+        if not _n_rows(next(iter(rows.values()))):
+            L = len(self.w)
+            by_token = any(term.is_step for term in self.terms)
+            return np.empty((0, L)), np.empty((0, L, L)) if by_token else self.w
+        s: Any = None
+        w: Any = None
+        for weights, entry, columns, is_step in self.terms:
+            X = rows[entry]
+            Z = weights.scores(X if columns is None else X[:, columns] if isinstance(X, np.ndarray) else X)
+            if is_step:
+                w = Z if w is None else w + Z
+            else:
+                s = Z if s is None else s + Z
+        if not (s.max() <= LARGEST_SCORE and s.min() >= -LARGEST_SCORE):
+            raise ValueError(
+                "the scores of labels are so large that computations overflow: expected inputs on the scale of the "
+                "training data. Scale both in the same way"
+            )
+        s = s if self.bias is None else s + self.bias
+        if self.start is not None:
+            s[0] += self.start
+        if self.end is not None:
+            s[-1] += self.end
+        if self.legal is not None:
+            s[0] = np.where(self.legal.first, s[0], -np.inf)
+            s[-1] = np.where(self.legal.last, s[-1], -np.inf)
+        return s, self.w if w is None else w.reshape(-1, *self.w.shape) + self.w
+
+    def _read(self, tokens: UserData) -> dict[str | None, Floats | SparseRows]:
+        tokens = self.transformers.transform(tokens)
+        if None in self.readers:
+            return {None: self.readers[None].read(tokens)}
+        if not isinstance(tokens, Mapping) or not set(self.readers) <= set(tokens):
+            given = f"the entries {shown_list(tokens)}" if isinstance(tokens, Mapping) else f"{type(tokens).__name__}"
+            raise TypeError(
+                f"tokens has {given}: expected a dict with the entries {shown_list(self.readers)}, as in fit. Pass "
+                "one sequence"
+            )
+        rows = {entry: reader.read(tokens[str(entry)]) for entry, reader in self.readers.items()}
+        lengths = {entry: _n_rows(x) for entry, x in rows.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"the entries of tokens have the lengths {lengths}: expected one row per token in each")
+        return rows
+
+
+def _n_rows(X: Floats | SparseRows) -> int:
+    return X.n_rows if isinstance(X, SparseRows) else len(X)
+
+
+def open_model(path: PathLike) -> StoredModel:
+    """Return the model of a file; raise ModelFileError if it is not valid, or has a part that is not known here."""
+    config, arrays, budget = read(path)
+    try:
+        if config["version"] < VERSION:
+            raise ModelFileError(
+                f"the file has version {config['version']} of the format: expected {VERSION}. Load the file with "
+                "kernelcrf.load and save it again"
+            )
+        if config.get("estimator") != PIPELINE:
+            return _read_model(config, arrays, budget, Transformers([], {}, STEP))
+        steps = Transformers(config["steps"], arrays, STEP)
+        others = {name: array for name, array in arrays.items() if not name.startswith(STEP)}
+        return _read_model(config["last"], others, budget, steps)
+    except CONTENT_ERRORS as error:
+        raise ModelFileError(f"{path}: {error}") from None
+
+
+def _read_model(config: Config, arrays: Arrays, budget: Budget, steps: Transformers) -> StoredModel:
+    if config.get("estimator") != CHAIN:
+        raise ModelFileError(
+            f"the file has a model of {shown(config.get('estimator'))}: expected {CHAIN}, the only estimator that "
+            "kernelcrf-tagger knows. Open the file with kernelcrf.load"
+        )
+    if config.get("base_scores"):
+        raise ModelFileError(
+            "the model was fitted with base_scores, which kernelcrf-tagger does not take: expected a model without "
+            "them. Open the file with kernelcrf.load"
+        )
+    inputs, labels = config["inputs"], classes_from_config(config["labels"]).tolist()
+    several = inputs["kind"] == SEVERAL
+    entries: dict[str | None, StoredColumns] = (
+        {entry: columns_from_config(one) for entry, one in inputs["entries"]}
+        if several
+        else {None: columns_from_config(inputs)}
+    )
+    sources = sources_from_config(inputs, entries) if several else {TOKENS: Source(None, None)}
+    stored = {read_text(one, "name"): read_text(one, "cliques") for one in config["terms"]}
+    check_terms(config, expected_terms(stored, sources if several else ()))
+    widths = {
+        name: entries[entry].n_features if columns is None else len(columns)
+        for name, (entry, columns) in sources.items()
+    }
+    legal = read_legal(arrays, len(labels))
+    # The first prediction takes the weights again, and matrices with a number for each pair of labels.
+    theta = arrays[WEIGHTS]
+    budget.charge("the first prediction of this ChainCRF", 8 * 4 * theta.size + PAIR_BYTES * len(labels) ** 2)
+    terms, constants = _read_terms(config, arrays, len(labels), widths)
+    steps.check(entries[None].n_features if None in entries else None, budget)
+    w = constants[TRANSITION_TERM].reshape(len(labels), len(labels))
+    return StoredModel(
+        classes=labels,
+        decoding=_read_decoding(config["parameters"].get("decoding", "viterbi")),
+        metadata=_read_metadata(config["metadata"]),
+        transformers=steps,
+        readers={entry: reader_of(columns) for entry, columns in entries.items()},
+        terms=[InputTerm(weights, *sources[name], is_step) for weights, name, is_step in terms],
+        **{key: constants.get(name) for key, name in (("bias", BIAS_TERM), ("start", START_TERM), ("end", END_TERM))},
+        w=w if legal is None else np.where(legal.steps, w, -np.inf),
+        legal=legal,
+    )
+
+
+def _read_terms(
+    config: Config, arrays: Arrays, L: int, widths: Mapping[str, int]
+) -> tuple[list[tuple[Weights, str, bool]], dict[str, Floats]]:
+    """Return the terms with inputs, with the name of the input and whether they score steps, and those without."""
+    kernels = [_read_label_kernel(one) for one in config["label_kernels"]]
+    grams: dict[int, tuple[Gram, Array]] = {}
+    terms: list[tuple[Weights, str, bool]] = []
+    constants: dict[str, Floats] = {}
+    used = 0
+    sizes: list[int] = []
+    for one in config["terms"]:
+        name, is_step, place = one["name"], one["cliques"] == STEPS, one["label_kernel"]
+        if type(place) is not int or not 0 <= place < len(kernels):
+            raise ModelFileError(f"label_kernel is {shown(place)}: expected the place of a label kernel")
+        n, k_y = read_count(one, "n", 1), kernels[place]
+        size = L * L if is_step else L
+        if size != k_y.L:
+            raise ModelFileError(
+                f"the term {shown(name)} of the model file has a label kernel of {k_y.L} labellings: expected {size}. "
+                "Use another copy"
+            )
+        pairs = read_pairs(arrays, name, size)
+        n_weights = n * k_y.rank if pairs is None else len(pairs[1])
+        sizes.append(n_weights)
+        own = arrays[WEIGHTS].reshape(-1)[used : used + n_weights]
+        used += n_weights
+        if len(own) != n_weights:
+            continue
+        if pairs is not None and not (k_y.is_identity and len(pairs[0]) == n + 1):
+            raise ModelFileError(f"the pairs of the term {shown(name)} do not match its {n} features: expected {n}")
+        if one["kernel"] is None:
+            W = np.zeros((1, k_y.rank))
+            if pairs is None:
+                W[0] = own
+            else:
+                W[0, pairs[1]] = own
+            constants[name] = np.asarray(k_y.expand(W))[0]
+            continue
+        check_kernel(one["kernel"])
+        source, at = one["input"], read_count(one, "map")
+        stored = check_map(config["maps"][at], arrays, f"map {at}.", widths[source])
+        if stored.n != n:
+            raise ModelFileError(f"the term {shown(name)} has {n} features: expected {stored.n}. Use another copy")
+        if pairs is not None:
+            terms.append((PairWeights(*pairs, own, size), source, is_step))
+            continue
+        W = own.reshape(n, k_y.rank)
+        if stored.R is None:
+            terms.append((DenseWeights(W, k_y), source, is_step))
+        else:
+            if at not in grams:
+                grams[at] = Gram(stored), stored.R
+            terms.append((DenseWeights(weights_at_landmarks(stored.R, W), k_y, grams[at][0]), source, is_step))
+    read_array(arrays, WEIGHTS, (sum(sizes),), "f")
+    return terms, constants
+
+
+def _read_label_kernel(config: Config) -> LabelKernel:
+    if config["kind"] not in KINDS:
+        raise ModelFileError(
+            f"the label kernel has kind={shown(config['kind'])}: expected one of {', '.join(KINDS)}. Use another copy"
+        )
+    return LabelKernel.from_config(config)
+
+
+def _read_decoding(config: str | Config) -> Config:
+    rule = {"name": config} if isinstance(config, str) else dict(config)
+    read_text(rule, "name")
+    return rule
+
+
+def _read_metadata(config: Config) -> Config:
+    if not isinstance(config, dict):
+        raise ModelFileError(f"the model file has metadata={shown(config)}: expected a JSON object. Use another copy")
+    return config

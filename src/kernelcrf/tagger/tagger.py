@@ -1,0 +1,162 @@
+"""Tagger: the labels, probabilities and spans of sequences by a model file, with NumPy and safetensors alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from ..answers.f1_spans import f1_labels
+from ..answers.span_probabilities import SpanTable, span_probabilities
+from ..arrays import Floats, UserData
+from ..persistence import ModelFileError, PathLike
+from ..readers.schemes import SCHEMES
+from ..readers.spans import are_spans, scheme_of, span_rules, spans
+from ..validation import shown, shown_list
+from .chain import marginals, viterbi
+from .field import TaggedField
+from .model import StoredModel, open_model
+
+
+class TaggedSpan(NamedTuple):
+    """A span of the tokens from `start` to `end` - 1, its label, and the probability that it is a span."""
+
+    start: int
+    end: int
+    label: Any
+    probability: float
+
+
+class Tagger:
+    """A ChainCRF, or a pipeline that ends with one, as a file has it that `kernelcrf.save` wrote.
+
+    A sequence is what `ChainCRF.predict` takes, without the list around it: a list of feature dicts or of lists of
+    feature names, an array with one row per token or, for a model with several inputs, a dict of these. All numbers are
+    float64. A tagger never changes, so that threads may share one.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.tagger.tagger import Tagger  # in kernelcrf-tagger: from kernelcrf_tagger import Tagger
+    >>> sentences = [["the", "dog", "of", "Ann"], ["Bob", "and", "Ann", "Lee"]]
+    >>> X = [[{"word": word, "upper": word[0].isupper()} for word in sentence] for sentence in sentences]
+    >>> crf = ChainCRF(C=10.0).fit(X, [["O", "O", "O", "B-PER"], ["B-PER", "O", "B-PER", "I-PER"]])
+    >>> crf.save("names.kcrf")
+    >>> tagger = Tagger.open("names.kcrf")
+    >>> tagger.tag(X[1])
+    ['B-PER', 'O', 'B-PER', 'I-PER']
+    >>> tagger.classes, tagger.probabilities(X[1]).shape
+    (['B-PER', 'I-PER', 'O'], (4, 3))
+    >>> [(span.start, span.end, span.label) for span in tagger.spans(X[1])]
+    [(0, 1, 'PER'), (2, 4, 'PER')]
+    >>> tagger.tag_all(X) == [labels.tolist() for labels in crf.predict(X)]
+    True
+    """
+
+    def __init__(self, model: StoredModel) -> None:
+        self._model = model
+        rule = model.decoding["name"]
+        if rule not in RULES:
+            raise ModelFileError(
+                f"the model has decoding={shown(rule)}, which kernelcrf-tagger does not know: expected one of "
+                f"{', '.join(RULES)}. Open the file with kernelcrf.load"
+            )
+        self._rule = RULES[rule]
+
+    @classmethod
+    def open(cls, path: PathLike) -> Self:
+        """Return the tagger of a model file.
+
+        The file may come from anyone: raise ModelFileError if it is damaged, or claims more memory than its size
+        justifies. The error is also raised if the model has a part that the tagger does not know, and names this part.
+        """
+        return cls(open_model(path))
+
+    @property
+    def classes(self) -> list[Any]:
+        """Return the labels, in the order of the columns of probabilities."""
+        return list(self._model.classes)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Return the plain values that were saved with the model as `metadata_`."""
+        return self._model.metadata
+
+    def tag(self, tokens: UserData) -> list[Any]:
+        """Return the labels of one sequence, by the decoding rule of the model."""
+        return self.tag_all([tokens])[0]
+
+    def tag_all(self, sequences: Iterable[UserData]) -> list[list[Any]]:
+        """Return the labels of each sequence.
+
+        With decoding="f1", the labels of a sequence depend on the others: pass a whole test set.
+        """
+        return self._labels(map(self._model.scores, sequences))
+
+    def _labels(self, scores: Iterable[Scores]) -> list[list[Any]]:
+        classes = self._model.classes
+        return [[classes[label] for label in labels] for labels in self._rule(self._model, scores)]
+
+    def probabilities(self, tokens: UserData) -> Floats:
+        """Return one row per token of one sequence: entry [t, j] is the probability of the label classes[j]."""
+        return marginals(*self._model.scores(tokens))[0]
+
+    def probabilities_all(self, sequences: Iterable[UserData]) -> list[Floats]:
+        """Return the probabilities of the labels of each sequence."""
+        return [self.probabilities(tokens) for tokens in sequences]
+
+    def spans(self, tokens: UserData, *, scheme: str | None = None) -> list[TaggedSpan]:
+        """Return the spans of the labels of one sequence, such as entities, with their probabilities.
+
+        scheme : the tagging scheme of the labels, such as "IOB2", "IOBES" or "BMES". "lenient" reads tags of all
+            schemes as conlleval does, and "runs" makes each run of equal labels a span. None means "lenient" if the
+            labels look like tags, and "runs" otherwise.
+        """
+        return self.spans_all([tokens], scheme=scheme)[0]
+
+    def spans_all(self, sequences: Iterable[UserData], *, scheme: str | None = None) -> list[list[TaggedSpan]]:
+        """Return the spans of the labels of each sequence, with their probabilities; `spans` explains `scheme`."""
+        classes, scores = self._model.classes, [self._model.scores(tokens) for tokens in sequences]
+        if not scores:
+            return []
+        scheme = scheme_of(classes, scheme)
+        found = [spans(labels, scheme) for labels in self._labels(scores)]
+        rules = span_rules(classes, scheme)
+        number = {label: k for k, label in enumerate(rules.types)}
+        rows = [(i, start, end, number[label]) for i, row in enumerate(found) for start, end, label in row]
+        field = TaggedField.of(scores)
+        p = span_probabilities(field, rules, SpanTable(*np.array(rows, np.intp).reshape(-1, 4).T)).tolist()
+        after = iter(p)
+        return [[TaggedSpan(*span, next(after)) for span in row] for row in found]
+
+
+Scores = tuple[Floats, Floats]
+Rule = Callable[[StoredModel, Iterable[Scores]], list[list[int]]]
+
+
+def _viterbi(model: StoredModel, scores: Iterable[Scores]) -> list[list[int]]:
+    return [viterbi(s, w) for s, w in scores]
+
+
+def _marginal(model: StoredModel, scores: Iterable[Scores]) -> list[list[int]]:
+    return [marginals(s, w)[0].argmax(axis=1).tolist() for s, w in scores]
+
+
+def _f1(model: StoredModel, scores: Iterable[Scores]) -> list[list[int]]:
+    every, scheme = list(scores), model.decoding.get("scheme", "lenient")
+    if scheme not in SCHEMES or not are_spans(model.classes):
+        raise ModelFileError(
+            f"the model has decoding='f1' with scheme={shown(scheme)} and the labels {shown_list(model.classes)}: "
+            f"expected tags such as B-PER, and one of {', '.join(SCHEMES)}"
+        )
+    if not every:
+        return []
+    field = TaggedField.of(every)
+    labels = f1_labels(field, span_rules(model.classes, scheme)).tolist()
+    return [labels[low:high] for low, high in pairwise(field.chains.offsets.tolist())]
+
+
+RULES: Mapping[str, Rule] = {"viterbi": _viterbi, "marginal": _marginal, "f1": _f1}
+"""The decoding rules by name, as `kernelcrf.decoding.RULES`."""

@@ -1,0 +1,91 @@
+"""The weights of a term, in the form in which the scores of one sequence are computed fast.
+
+With features F of the rows of a sequence, weights W and the factor A of the label kernel, the scores are F W A'.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from ..arrays import Array, Floats, Ints, Labels
+from ..kernels.labels import LabelMap
+from .kernels import Gram, spread
+from .rows import SparseRows
+
+PANEL = 64
+
+
+class Weights(Protocol):
+    """Protocol of objects that score the rows of a sequence."""
+
+    def scores(self, X: Floats | SparseRows) -> Floats:
+        """Return the scores of labels, or of pairs of labels, with one row per row of X."""
+
+
+class PairWeights:
+    """The weights of a term with the linear kernel in which only some pairs of a feature and a label have weights.
+
+    pointers, labels : the pairs, as in `basis.pairs.Pairs`; weights : the weight of each pair.
+    """
+
+    def __init__(self, pointers: Ints, labels: Labels, weights: Array, n_labels: int) -> None:
+        self.pointers, self.weights = pointers, weights.astype(np.float64)
+        self.labels, self.n_labels = labels.astype(np.intp), n_labels
+
+    def scores(self, X: Floats | SparseRows) -> Floats:
+        """Return the scores of labels, with one row per row of X."""
+        assert isinstance(X, SparseRows)
+        starts = self.pointers[X.columns]
+        counts = self.pointers[X.columns + 1] - starts
+        pairs = spread(starts, counts)
+        flat = np.repeat(X.of_entries * self.n_labels, counts)
+        flat += self.labels[pairs]
+        weights = self.weights[pairs]
+        if X.values is not None:
+            weights *= np.repeat(X.values, counts)
+        s: Array = np.bincount(flat, weights, X.n_rows * self.n_labels).reshape(X.n_rows, self.n_labels)
+        return s
+
+
+class DenseWeights:
+    """The weights W of a term with the linear kernel, or the weights R^-T W of kernel values at landmarks.
+
+    gram : the kernel values at landmarks, or None for the linear kernel.
+    """
+
+    def __init__(self, W: Array, k_y: LabelMap, gram: Gram | None = None) -> None:
+        self.W, self.k_y, self.gram = W.astype(np.float64, copy=False), k_y, gram
+
+    def scores(self, X: Floats | SparseRows) -> Floats:
+        """Return the scores of labels, or of pairs of labels, with one row per row of X."""
+        features = X if self.gram is None else self.gram(X)
+        Z = sum_rows(features, self.W) if isinstance(features, SparseRows) else features @ self.W
+        return np.asarray(self.k_y.expand(Z))
+
+
+def sum_rows(X: SparseRows, W: Floats) -> Floats:
+    """Return the product of sparse rows and W."""
+    taken = W[X.columns]
+    if X.values is not None:
+        taken *= X.values[:, None]
+    filled = np.flatnonzero(X.counts)
+    Z = np.zeros((X.n_rows, W.shape[1]))
+    if len(filled):
+        Z[filled] = np.add.reduceat(taken, (np.cumsum(X.counts) - X.counts)[filled], axis=0)
+    return Z
+
+
+def weights_at_landmarks(R: Array, W: Array) -> Floats:
+    """Return A = R^-T W for a lower triangular matrix R, so that the features k(x, B) R^-T have the scores k(x, B) A.
+
+    The rows are computed from the last panel to the first: R_pp' A_p = W_p - sum over later panels q of R_qp' A_q.
+    """
+    R, A = R.astype(np.float64, copy=False), W.astype(np.float64)
+    for start in range((len(R) - 1) // PANEL * PANEL, -1, -PANEL):
+        panel, after = slice(start, start + PANEL), slice(start + PANEL, None)
+        A[panel] -= R[after, panel].T @ A[after]
+        for row in range(min(start + PANEL, len(R)) - 1, start - 1, -1):
+            A[row] = (A[row] - R[row + 1 : start + PANEL, row] @ A[row + 1 : start + PANEL]) / R[row, row]
+    return A
