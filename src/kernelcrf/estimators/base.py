@@ -157,8 +157,8 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
     def save(self, path: PathLike, *, dtype: str | None = None) -> None:
         """Write the fitted model to a file that `kernelcrf.load` reads; the file contains no executable code.
 
-        dtype : "float32" rounds the weights to single precision, so that the file is smaller; None keeps them as they
-            are.
+        dtype : "float32" or "float16" rounds the weights to 32 or 16 bits, so that the file is smaller; None keeps them
+            as they are.
         """
         refuse_suffix(path, type(self).__name__)
         # If the original is fitted again, the copy keeps its model.

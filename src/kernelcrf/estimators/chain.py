@@ -391,12 +391,12 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         `metadata_`. Such a file can only hold a model with string labels and the linear kernel on feature dicts,
         without `inputs`, `constraints`, hashed features and intercepts. For any other model, `save` raises ValueError.
 
-        dtype : "float32" rounds the weights to single precision, so that the file is smaller; None keeps them as they
-            are. CRFsuite's files have double precision.
+        dtype : "float32" or "float16" rounds the weights to 32 or 16 bits, so that the file is smaller; None keeps them
+            as they are. CRFsuite's files have double precision.
         """
         if not os.fspath(path).endswith(SUFFIX):
             super().save(path, dtype=dtype)
-        elif dtype == "float32":
+        elif dtype in ("float16", "float32"):
             raise ValueError(f"dtype={dtype!r}: expected None for a file of CRFsuite, which has double precision")
         else:
             write_model(to_crfsuite(self._model), path)

@@ -67,7 +67,7 @@ PENALTY = either(
 )
 LAPLACE = either(*FLAG.constraints, one_of(DIAGONAL))
 CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict from labels to weights"))
-STORED_DTYPE = either(one_of("float32", "float64"), nothing)
+STORED_DTYPE = either(one_of("float16", "float32", "float64"), nothing)
 CATEGORIES = either(
     one_of("auto"),
     Constraint(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from kernelcrf.arrays import Arrays, Config
+from kernelcrf.arrays import Array, Arrays, Config, Floats
 from kernelcrf.basis.landmarks import landmarks_from_config, landmarks_to_config
 from kernelcrf.decoding import rule_from_config, rule_to_config
 from kernelcrf.estimators.input import Input
@@ -18,6 +19,7 @@ from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.penalties import ElasticNet, penalty_from_config
 from kernelcrf.persistence import ModelFileError
+from kernelcrf.persistence.model_file import WEIGHTS
 from kernelcrf.readers.labels import label_to_json
 from kernelcrf.readers.stored_values import label_from_json
 from kernelcrf.rules import C_from_config, C_to_config, Evidence
@@ -32,8 +34,6 @@ OF_THE_RUN = ("engine", "checkpoint", "prior")
 OF_THE_MACHINE = ("n_jobs",)
 # Parameters that set kernels. A kernel object is part of the model, and files of version 0.1 have polynomials as dicts.
 KERNELS = {"kernel", "edge_kernel", "segment_kernel"}
-# The name of the weights in model files.
-WEIGHTS = "theta"
 
 
 def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arrays]:
@@ -69,10 +69,21 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
         parameters["class_weight"] = [[label_to_json(label), weight] for label, weight in weights.items()]
     config, arrays = estimator.model_.to_arrays()
     if dtype is not None:
-        arrays[WEIGHTS] = arrays[WEIGHTS].astype(dtype)
+        arrays[WEIGHTS] = _rounded(arrays[WEIGHTS], dtype)
     kind = next(cls.__name__ for cls in type(estimator).__mro__ if cls.__module__.startswith("kernelcrf."))
     stored = {name: plain(value, name) for name, value in parameters.items()}
     return {"estimator": kind, "parameters": stored, **config}, arrays
+
+
+def _rounded(theta: Floats, dtype: str) -> Array:
+    """Return the weights in another type; raise if a weight is too large for it."""
+    largest = float(np.abs(theta).max(initial=0.0))
+    if largest > np.finfo(dtype).max:
+        raise ValueError(
+            f"dtype={dtype!r}: the largest weight is {largest:.3g}, and expected are weights up to "
+            f"{np.finfo(dtype).max:.3g}. Pass dtype='float32' or None, or fit with a smaller C"
+        )
+    return theta.astype(dtype)
 
 
 RENAMED_RULES = {"joint": "viterbi"}

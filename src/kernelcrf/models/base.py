@@ -180,7 +180,7 @@ class FittedModel:
         theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)
         certificate = parts.certificate_from_config(config["certificate"])
         imported = certificate.status == IMPORTED
-        if arrays["theta"].dtype == np.float32 and certificate.status not in NOT_FITTED:
+        if arrays["theta"].dtype.itemsize < theta.itemsize and certificate.status not in NOT_FITTED:
             # The certificate is about the weights before they were rounded.
             certificate = Certificate(np.nan, -np.inf, ROUNDED)
         C = read_number(config, "C", finite=not imported)

@@ -167,7 +167,9 @@ class _Reader:
             return list(array[start:stop].tolist())
         text, ends = self._arrays["config.text"], array[start:stop].tolist()
         starts = [int(array[start - 1]) if start else 0, *ends[:-1]]
-        return [text[a:b].tobytes().decode("utf-8", "surrogatepass") for a, b in zip(starts, ends, strict=True)]
+        base = starts[0] if starts else 0
+        blob = text[base : ends[-1] if ends else 0].tobytes()
+        return [blob[a - base : b - base].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends, strict=True)]
 
 
 def _kind(values: Sequence[Any]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,7 @@ class OtherName:
 
 def string_names(names: Array | None) -> Array | None:
     """Return the names if all of them are strings, as scikit-learn stores them in `feature_names_in_`, or None."""
-    return names if names is not None and all(isinstance(name, str) for name in names) else None
+    return names if names is not None and _are_strings(names) else None
 
 
 def names_from_config(config: Mapping[str, UserData], n_features: int | None) -> Array | None:
@@ -45,7 +45,8 @@ def names_from_config(config: Mapping[str, UserData], n_features: int | None) ->
         return None
     if not isinstance(names, list) or len(names) != (len(names) if n_features is None else n_features):
         raise ModelFileError(f"feature_names is {shown(names)}: expected {n_features} names, or null")
-    return object_array(list(map(_name_from_json, names)))
+    # There may be millions of names, nearly always strings.
+    return object_array(names if _are_strings(names) else list(map(_name_from_json, names)))
 
 
 def classes_from_config(config: Mapping[str, UserData]) -> Array:
@@ -97,6 +98,13 @@ def _name_from_json(value: UserData) -> Hashable:
 def object_array(values: Sequence[object]) -> Array:
     """Return a 1-D array of objects with one entry per value; NumPy would make a 2-D array of equally long lists."""
     array = np.empty(len(values), object)
-    for i, value in enumerate(values):
-        array[i] = value
+    if _are_strings(values):
+        array[:] = values
+    else:
+        for i, value in enumerate(values):
+            array[i] = value
     return array
+
+
+def _are_strings(values: Iterable[object]) -> bool:
+    return all(issubclass(one, str) for one in set(map(type, values)))

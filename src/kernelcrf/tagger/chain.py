@@ -13,6 +13,9 @@ A score of -inf forbids a label or a step. `w` has one matrix for all tokens, or
 
 from __future__ import annotations
 
+from itertools import repeat
+from math import isfinite
+
 import numpy as np
 
 from ..arrays import Array, Floats
@@ -28,26 +31,23 @@ def viterbi(s: Floats, w: Floats) -> list[int]:
     T, L = s.shape
     if not T:
         return []
-    # Rows of sums are contiguous if the labels of the token before are the last axis.
-    into = np.ascontiguousarray(w.swapaxes(-1, -2))
-    tied, sums, delta = into.ndim == 2, np.empty((L, L)), np.empty((T, L))
+    sums, delta = np.empty((L, L)), np.empty((T, L))
+    steps = repeat(w, T) if w.ndim == 2 else iter(w)
+    delta[0] = s[0]
     rows, add, largest = list(delta), np.add, np.maximum.reduce
-    before = rows[0]
-    before[:] = s[0]
-    for t in range(1, T):
-        now = rows[t]
-        add(into if tied else into[t], before, out=sums)
-        largest(sums, axis=1, out=now)
-        now += s[t]
+    next(steps)
+    for t, (before, now, own, step) in enumerate(zip(delta[:, :, None], rows[1:], s[1:], steps, strict=False), 1):
+        add(step, before, out=sums)
+        largest(sums, axis=0, out=now)
+        add(now, own, out=now)
         if not t % SHIFT_EVERY:
             now -= largest(now)
-        before = now
-    label = int(before.argmax())
-    if not np.isfinite(before[label]):
+    label = int(rows[-1].argmax())
+    if not isfinite(rows[-1][label]):
         raise reason(0, s, w)
-    labels = [label]
+    labels, into = [label], w.swapaxes(-1, -2)
     for t in range(T - 1, 0, -1):
-        label = int((rows[t - 1] + (into[label] if tied else into[t, label])).argmax())
+        label = int((rows[t - 1] + (into[label] if into.ndim == 2 else into[t, label])).argmax())
         labels.append(label)
     labels.reverse()
     return labels

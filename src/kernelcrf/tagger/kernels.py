@@ -109,8 +109,8 @@ class SparseLandmarks:
         self.rows, self.values = every.of_entries[order], every.values[order]
         self.columns, first = np.unique(every.columns[order], return_index=True)
         self.starts = np.append(first, len(order))
-        self.squares = np.bincount(self.rows, np.square(self.values), self.n)
-        self.sums = np.bincount(self.rows, np.abs(self.values), self.n)
+        self.squares = add_at(self.rows, np.square(self.values), (1, self.n))[0]
+        self.sums = add_at(self.rows, np.abs(self.values), (1, self.n))[0]
 
     def products(self, X: SparseRows) -> Floats:
         """Return the inner products of rows and landmarks."""
@@ -118,25 +118,25 @@ class SparseLandmarks:
 
     def rbf(self, X: SparseRows) -> Floats:
         """Return exp(-gamma |x - b|^2); raise if rounding errors of the exponent may be large."""
-        gamma, squares = self.with_.gamma, np.bincount(X.of_entries, np.square(_values(X)), X.n_rows)
+        gamma, squares = self.with_.gamma, add_at(X.of_entries, np.square(_values(X)), (X.n_rows, 1))
         if not np.finfo(np.float64).eps * gamma * max(squares.max(), self.squares.max()) <= MOST_EXPONENT_ERROR:
             raise ValueError(
                 f"tokens has entries up to {np.abs(_values(X)).max():.3g}, so that the rbf kernel with gamma={gamma:g} "
                 "is not accurate: expected inputs on the scale of the training data"
             )
-        exponents = 2 * gamma * self.products(X) - gamma * squares[:, None] - gamma * self.squares
+        exponents = 2 * gamma * self.products(X) - gamma * squares - gamma * self.squares
         return np.asarray(np.exp(np.minimum(exponents, 0.0)))
 
     def laplacian(self, X: SparseRows) -> Floats:
         """Return exp(-gamma |x - b|_1)."""
-        sums = np.bincount(X.of_entries, np.abs(_values(X)), X.n_rows)
+        sums = add_at(X.of_entries, np.abs(_values(X)), (X.n_rows, 1))
         shared = self._common(X, lambda x, b: np.abs(x) + np.abs(b) - np.abs(x - b))
-        return np.exp(-self.with_.gamma * (sums[:, None] + self.sums - shared))
+        return np.exp(-self.with_.gamma * (sums + self.sums - shared))
 
     def cosine(self, X: SparseRows) -> Floats:
         """Return the cosine of the angle of rows and landmarks, which is 0 for rows without entries."""
-        squares = np.bincount(X.of_entries, np.square(_values(X)), X.n_rows)
-        lengths = np.sqrt(np.outer(np.where(squares > 0, squares, 1), np.where(self.squares > 0, self.squares, 1)))
+        squares = add_at(X.of_entries, np.square(_values(X)), (X.n_rows, 1))
+        lengths = np.sqrt(np.where(squares > 0, squares, 1) * np.where(self.squares > 0, self.squares, 1))
         return np.asarray(self.products(X) / lengths)
 
     def chi2(self, X: SparseRows) -> Floats:
@@ -153,14 +153,22 @@ class SparseLandmarks:
         entries = spread(self.starts[at], counts)
         terms = combine(np.repeat(x, counts), self.values[entries])
         flat = np.repeat(of_rows * self.n, counts) + self.rows[entries]
-        total: Array = np.bincount(flat, terms, X.n_rows * self.n).reshape(X.n_rows, self.n)
-        return total
+        return add_at(flat, terms, (X.n_rows, self.n))
 
 
 def spread(starts: Places, counts: Places) -> Places:
     """Return the numbers starts[k], ..., starts[k] + counts[k] - 1 for each k, one run after the other."""
-    ends = np.cumsum(counts)
-    return np.repeat(starts - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0)
+    ends = counts.cumsum()
+    run: Places = (starts - ends + counts).repeat(counts)
+    run += np.arange(len(run))
+    return run
+
+
+def add_at(places: Places, values: Floats | None, shape: tuple[int, int]) -> Floats:
+    """Return an array of this shape with the sums of the values, which are 1 if `values` is None, at flat places."""
+    # Without places, NumPy returns integers.
+    total: Array = np.bincount(places, values, shape[0] * shape[1])
+    return total.reshape(shape).astype(np.float64, copy=False)
 
 
 def _values(X: SparseRows) -> Floats:

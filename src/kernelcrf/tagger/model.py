@@ -30,7 +30,7 @@ from ..validation import shown, shown_list
 from .kernels import Gram, check_kernel
 from .rows import Reader, SparseRows, reader_of
 from .transformers import Transformers
-from .weights import DenseWeights, PairWeights, Weights, weights_at_landmarks
+from .weights import DENSE_ENTRIES, DenseWeights, Weights, pair_weights, weights_at_landmarks
 
 CHAIN, PIPELINE, STEP = "ChainCRF", "Pipeline", "step "
 LARGEST_SCORE = float(np.sqrt(np.finfo(np.float64).max))
@@ -173,7 +173,8 @@ def _read_model(config: Config, arrays: Arrays, budget: Budget, steps: Transform
     legal = read_legal(arrays, len(labels))
     # The first prediction takes the weights again, and matrices with a number for each pair of labels.
     theta = arrays[WEIGHTS]
-    budget.charge("the first prediction of this ChainCRF", 8 * 4 * theta.size + PAIR_BYTES * len(labels) ** 2)
+    n_bytes = 8 * 4 * theta.size + PAIR_BYTES * len(labels) ** 2 + 8 * DENSE_ENTRIES
+    budget.charge("the first prediction of this ChainCRF", n_bytes)
     terms, constants = _read_terms(config, arrays, len(labels), widths)
     steps.check(entries[None].n_features if None in entries else None, budget)
     w = constants[TRANSITION_TERM].reshape(len(labels), len(labels))
@@ -234,7 +235,7 @@ def _read_terms(
         if stored.n != n:
             raise ModelFileError(f"the term {shown(name)} has {n} features: expected {stored.n}. Use another copy")
         if pairs is not None:
-            terms.append((PairWeights(*pairs, own, size), source, is_step))
+            terms.append((pair_weights(*pairs, own, k_y), source, is_step))
             continue
         W = own.reshape(n, k_y.rank)
         if stored.R is None:

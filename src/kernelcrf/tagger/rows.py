@@ -1,23 +1,24 @@
 """Turn the tokens of one sequence into rows of numbers: dense rows, or sparse rows with the columns of features.
 
-A sparse row is a run of entries (column, value). Entries need no order, a column may occur twice in a row, and names
-that the model does not know are left out. All values are 1 if `values` is None.
+A sparse row is a run of entries (column, value). Entries need no order, and a column may occur twice in a row. Entries
+in column d of rows with d columns, and further ones, count as absent. All values are 1 if `values` is None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, repeat
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import isfinite
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..arrays import Array, Floats, Places, UserData, advise_finite
+from ..arrays import Floats, Places, UserData, advise_finite
 from ..readers.feature_items import COLLECTIONS, HASHED_SEPARATOR, Item, check_item, flat_items
 from ..readers.stored_inputs import WORDS, StoredColumns
 from ..validation import shown
 from .hashing import signed_hash
+from .names import names_of
 
 MOST_HASHED = 2**16
 
@@ -119,11 +120,10 @@ class SparseReader:
 
 
 class NameReader:
-    """Reads feature dicts, or lists of feature names, of the names that a model knows."""
+    """Reads feature dicts, or lists of feature names; unknown names have a column after those of the model."""
 
     def __init__(self, names: Sequence[str], separator: str) -> None:
-        self._separator = separator
-        self._column_of = dict(zip(names, range(len(names)), strict=True)).get
+        self._names, self._separator = names_of(names), separator
 
     def read(self, tokens: UserData) -> SparseRows:
         """Return the tokens as sparse rows; raise if a name or a value is not allowed."""
@@ -132,51 +132,47 @@ class NameReader:
             if kinds == {dict}:
                 return self._read_dicts(tokens)
             if kinds <= set(COLLECTIONS):
-                return self._read_names(tokens)
+                return self._read_names(list(chain.from_iterable(tokens)), None, list(map(len, tokens)))
         except TypeError:
             pass  # A name is not a string, or a value has an unusual type: the general way reads it, or raises.
-        return read_items(tokens, self._separator, self._entry)
+        return self._read_names(*read_items(tokens, self._separator))
 
     def _read_dicts(self, tokens: Sequence[Mapping[str, UserData]]) -> SparseRows:
-        columns: list[int] = []
+        try:
+            names = list(map(self._separator.join, chain.from_iterable(token.items() for token in tokens)))
+        except TypeError:
+            pass  # A value is not a string.
+        else:
+            return self._read_names(names, None, list(map(len, tokens)))
+        names, counts, before = [], [], 0
         values: list[float] = []
-        ends = []
         for token in tokens:
-            self._look_up(token, "", columns, values)
-            ends.append(len(columns))
-        x = None if values.count(1.0) == len(values) else np.array(values, np.float64)
-        return SparseRows(np.array(columns, np.intp), x, np.diff(ends, prepend=0))
+            self._collect(token, "", names, values)
+            counts.append(len(names) - before)
+            before = len(names)
+        return self._read_names(names, values, counts)
 
-    def _look_up(self, token: Mapping[str, UserData], prefix: str, columns: list[int], values: list[float]) -> None:
-        column_of, separator = self._column_of, self._separator
+    def _collect(self, token: Mapping[str, UserData], prefix: str, names: list[str], values: list[float]) -> None:
+        """Append the names and the values of the items of a token; raise TypeError if a value has an unusual type."""
+        separator = self._separator
         for name, value in token.items():
             kind = type(value)
             if kind is str:
-                column = column_of(prefix + name + separator + value)
-                if column is not None:
-                    columns.append(column)
-                    values.append(1.0)
+                names.append(prefix + name + separator + value)
+                values.append(1.0)
             elif kind is bool or kind is int or (kind is float and isfinite(value)):
-                column = column_of(prefix + name)
-                if column is not None and value:
-                    columns.append(column)
+                if value:
+                    names.append(prefix + name)
                     values.append(value)
             elif kind is dict:
-                self._look_up(value, prefix + name + separator, columns, values)
+                self._collect(value, prefix + name + separator, names, values)
             else:
                 raise TypeError("a value that is not finite, or of an unusual type")
 
-    def _read_names(self, tokens: Sequence[Sequence[str]]) -> SparseRows:
-        names = list(chain.from_iterable(tokens))
+    def _read_names(self, names: list[str], values: list[float] | None, counts: list[int]) -> SparseRows:
         "".join(names)  # raises a TypeError if a name is not a string
-        found = np.fromiter(map(self._column_of, names, repeat(-1)), np.intp, len(names))
-        counts = np.fromiter(map(len, tokens), np.intp, len(tokens))
-        return without_unknown(found, None, counts)
-
-    def _entry(self, name: str, value: UserData) -> tuple[int, float]:
-        if isinstance(value, str):
-            return self._column_of(f"{name}{self._separator}{value}", -1), 1.0
-        return self._column_of(name, -1), value
+        x = None if values is None or values.count(1.0) == len(values) else np.array(values, np.float64)
+        return SparseRows(self._names.find(names, len(names)), x, np.array(counts, np.intp))
 
 
 class HashedReader:
@@ -188,18 +184,18 @@ class HashedReader:
 
     def read(self, tokens: UserData) -> SparseRows:
         """Return the tokens as sparse rows; raise if a name or a value is not allowed."""
-        check_tokens(tokens)
-        return read_items(tokens, HASHED_SEPARATOR, self._entry)
+        names, values, counts = read_items(check_tokens(tokens), HASHED_SEPARATOR)
+        hashes = np.fromiter(map(self._hash, names), np.int64, len(names))
+        x = np.array(values, np.float64) * np.where(hashes >= 0, 1.0, -1.0)
+        return SparseRows(np.abs(hashes) % self.n_features, x, np.array(counts, np.intp))
 
-    def _entry(self, name: str, value: UserData) -> tuple[int, float]:
-        if isinstance(value, str):
-            name, value = f"{name}{HASHED_SEPARATOR}{value}", 1.0
+    def _hash(self, name: str) -> int:
         h = self._hashes.get(name)
         if h is None:
             if len(self._hashes) >= MOST_HASHED:
                 self._hashes.clear()
             h = self._hashes[name] = signed_hash(name.encode("utf-8"))
-        return abs(h) % self.n_features, value if h >= 0 else -value
+        return h
 
 
 def check_tokens(tokens: UserData) -> Sequence[UserData]:
@@ -212,33 +208,19 @@ def check_tokens(tokens: UserData) -> Sequence[UserData]:
     )
 
 
-def read_items(
-    tokens: Sequence[UserData], separator: str, entry: Callable[[str, UserData], tuple[int, float]]
-) -> SparseRows:
-    """Return tokens with names and values of any type that is allowed as sparse rows, and raise for all others.
+def read_items(tokens: Sequence[UserData], separator: str) -> tuple[list[str], list[float], list[int]]:
+    """Return the names and values of all items of the tokens, and the number of items per token.
 
-    entry : a function that returns the column and the value of an item; the column is -1 if the name is not known.
+    Raise if a name or a value is not allowed.
     """
-    columns: list[int] = []
-    values: list[float] = []
-    counts = []
+    names, values, counts = [], [], []
     for t, token in enumerate(tokens):
         where = f" in token {t}"
         items: list[Item] = [check_item(item, where) for item in flat_items(token, separator, where=where)]
-        found = [entry(*item) for item in items]
-        columns += [column for column, _ in found]
-        values += [value for _, value in found]
-        counts.append(len(found))
-    return without_unknown(np.array(columns, np.intp), np.array(values, np.float64), np.array(counts, np.intp))
-
-
-def without_unknown(columns: Places, values: Floats | None, counts: Places) -> SparseRows:
-    """Return sparse rows without the entries of names that the model does not know, whose column is -1."""
-    known = columns >= 0
-    if known.all():
-        return SparseRows(columns, values, counts)
-    ends = np.cumsum(np.concatenate(([0], known)))[np.concatenate(([0], np.cumsum(counts)))]
-    return SparseRows(columns[known], None if values is None else values[known], np.diff(ends))
+        names += [f"{name}{separator}{value}" if isinstance(value, str) else name for name, value in items]
+        values += [1.0 if isinstance(value, str) else value for _, value in items]
+        counts.append(len(items))
+    return names, values, counts
 
 
 def merged(rows: SparseRows, d: int) -> SparseRows:
@@ -246,7 +228,9 @@ def merged(rows: SparseRows, d: int) -> SparseRows:
 
     d : the number of columns.
     """
-    of_entries: Array = rows.of_entries
-    places, inverse = np.unique(of_entries * d + rows.columns, return_inverse=True)
-    values = np.bincount(inverse, rows.values, len(places)).astype(np.float64)
+    known = rows.columns < d
+    keys = (rows.of_entries * d + rows.columns)[known]
+    places, inverse = np.unique(keys, return_inverse=True)
+    x = None if rows.values is None else rows.values[known]
+    values = np.bincount(inverse, x, len(places)).astype(np.float64)
     return SparseRows(places % d, values, np.bincount(places // d, minlength=rows.n_rows))

@@ -11,10 +11,12 @@ import numpy as np
 
 from ..arrays import Array, Floats, Ints, Labels
 from ..kernels.labels import LabelMap
-from .kernels import Gram, spread
+from .kernels import Gram, add_at, spread
 from .rows import SparseRows
 
 PANEL = 64
+# Up to this number of entries, a dense matrix replaces the weights of pairs, because its rows are summed faster.
+DENSE_ENTRIES = 2**20
 
 
 class Weights(Protocol):
@@ -31,22 +33,31 @@ class PairWeights:
     """
 
     def __init__(self, pointers: Ints, labels: Labels, weights: Array, n_labels: int) -> None:
-        self.pointers, self.weights = pointers, weights.astype(np.float64)
-        self.labels, self.n_labels = labels.astype(np.intp), n_labels
+        # A column after those of the model has no pairs.
+        self.starts, self.counts = pointers, np.append(np.diff(pointers), 0)
+        self.labels, self.weights, self.n_labels = labels.astype(np.intp), weights.astype(np.float64), n_labels
 
     def scores(self, X: Floats | SparseRows) -> Floats:
         """Return the scores of labels, with one row per row of X."""
         assert isinstance(X, SparseRows)
-        starts = self.pointers[X.columns]
-        counts = self.pointers[X.columns + 1] - starts
-        pairs = spread(starts, counts)
-        flat = np.repeat(X.of_entries * self.n_labels, counts)
-        flat += self.labels[pairs]
-        weights = self.weights[pairs]
+        counts = self.counts.take(X.columns)
+        pairs = spread(self.starts.take(X.columns), counts)
+        flat = np.arange(0, X.n_rows * self.n_labels, self.n_labels).repeat(X.counts).repeat(counts)
+        flat += self.labels.take(pairs)
+        weights = self.weights.take(pairs)
         if X.values is not None:
-            weights *= np.repeat(X.values, counts)
-        s: Array = np.bincount(flat, weights, X.n_rows * self.n_labels).reshape(X.n_rows, self.n_labels)
-        return s
+            weights *= X.values.repeat(counts)
+        return add_at(flat, weights, (X.n_rows, self.n_labels))
+
+
+def pair_weights(pointers: Ints, labels: Labels, weights: Array, k_y: LabelMap) -> Weights:
+    """Return the weights of a term in which only some pairs have weights, as a dense matrix if it is small."""
+    n, L = len(pointers) - 1, k_y.L
+    if n * L > DENSE_ENTRIES:
+        return PairWeights(pointers, labels, weights, L)
+    W = np.zeros((n, L))
+    W[np.repeat(np.arange(n), np.diff(pointers)), labels] = weights
+    return DenseWeights(W, k_y)
 
 
 class DenseWeights:
@@ -56,24 +67,29 @@ class DenseWeights:
     """
 
     def __init__(self, W: Array, k_y: LabelMap, gram: Gram | None = None) -> None:
-        self.W, self.k_y, self.gram = W.astype(np.float64, copy=False), k_y, gram
+        # Unknown names have a column after those of the model, whose weights are 0.
+        self.W = np.pad(W.astype(np.float64, copy=False), ((0, gram is None), (0, 0)))
+        self.k_y, self.gram = k_y, gram
 
     def scores(self, X: Floats | SparseRows) -> Floats:
         """Return the scores of labels, or of pairs of labels, with one row per row of X."""
         features = X if self.gram is None else self.gram(X)
-        Z = sum_rows(features, self.W) if isinstance(features, SparseRows) else features @ self.W
+        Z = sum_rows(features, self.W) if isinstance(features, SparseRows) else features @ self.W[: features.shape[1]]
         return np.asarray(self.k_y.expand(Z))
 
 
 def sum_rows(X: SparseRows, W: Floats) -> Floats:
     """Return the product of sparse rows and W."""
-    taken = W[X.columns]
+    taken = W.take(X.columns, axis=0)
     if X.values is not None:
         taken *= X.values[:, None]
-    filled = np.flatnonzero(X.counts)
-    Z = np.zeros((X.n_rows, W.shape[1]))
+    starts = X.counts.cumsum()
+    starts -= X.counts
+    if X.counts.all():
+        return np.add.reduceat(taken, starts, axis=0)
+    filled, Z = np.flatnonzero(X.counts), np.zeros((X.n_rows, W.shape[1]))
     if len(filled):
-        Z[filled] = np.add.reduceat(taken, (np.cumsum(X.counts) - X.counts)[filled], axis=0)
+        Z[filled] = np.add.reduceat(taken, starts[filled], axis=0)
     return Z
 
 
