@@ -46,3 +46,10 @@ def test_threads_give_the_same_bits(N):
     W = rng.normal(size=(D, 4))
     np.testing.assert_array_equal(X.times(W, LocalEngine(3)), X.times(W))
     np.testing.assert_allclose(X.times(W), X.to_csr() @ W, atol=1e-12)
+
+
+def test_a_csr_matrix_does_not_change_the_entries_it_is_made_of():
+    X = entries([[(3, 2.0), (1, 1.0)], [(2, 5.0), (0, 4.0)]])
+    X.to_csr()
+    assert X.columns.tolist() == [3, 1, 2, 0]
+    assert X.values.tolist() == [2.0, 1.0, 5.0, 4.0]

@@ -360,3 +360,12 @@ def test_columns_of_an_input_keep_their_numbers():
     crf = ChainCRF(inputs=inputs, C=3.0, random_state=0).fit(X, y)
     assert [one.column for one in crf.explain(X[0], 0).columns] == ["r__x1"]
     assert "l__x1" in crf.top_features(9)["feature"].tolist()
+
+
+def test_the_order_of_the_features_in_a_dict_changes_no_probability():
+    """A kernel with landmarks reads the entries of feature dicts before another term reads them."""
+    X = [[{"b": 2.0, "a": 1.0, "c": 3.0}, {"c": 1.0, "a": 5.0}]] * 4
+    inputs = {"near": Input("rbf", gamma=0.1, n_components=2), "next": Input("linear", scores="steps")}
+    crf = ChainCRF(inputs=inputs, C=1.0, random_state=0).fit(X, [["x", "y"]] * 4)
+    ordered = [[dict(sorted(token.items())) for token in X[0]]]
+    np.testing.assert_allclose(crf.predict_proba(X[:1])[0], crf.predict_proba(ordered)[0], atol=1e-12)

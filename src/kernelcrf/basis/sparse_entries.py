@@ -57,7 +57,8 @@ class Entries:
         columns, values, offsets, known = self.columns, self.values, self.offsets, self.columns >= 0
         if not known.all():
             columns, values, offsets = columns[known], values[known], np.append(0, np.cumsum(known))[offsets]
-        X = sp.csr_array((values, columns, offsets), shape=self.shape)
+        # Adding up sorts the arrays in place, and a model may read the same entries again.
+        X = sp.csr_array((values, columns, offsets), shape=self.shape, copy=True)
         X.sum_duplicates()
         return X
 
