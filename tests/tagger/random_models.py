@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from kernelcrf.preprocessing import PerToken
 KERNELS = ("linear", "rbf", "poly", "laplacian", "cosine", "chi2")
 TAGS = ["O", "B-X", "I-X", "B-Y", "I-Y"]
 LABELS = (TAGS, ["a", "b"], [0, 1, 2], [("x", 1), ("y", 2), ("z", 3)], [0.5, 1.5], [True, False])
+SCORES = ("tokens", "steps", "starts", "ends")
 WORDS = [f"w{k}" for k in range(30)]
 
 
@@ -84,7 +86,9 @@ def model(seed: int) -> tuple[Any, list[Any]]:
     y = [[labels[int(k)] for k in rng.integers(len(labels), size=T)] for T in lengths]
     if flip(rng, 0.3):
         L = len(labels)
-        options["label_kernel"] = pick(rng, ("centred", (np.eye(L) + 0.5).tolist(), np.ones((L, L)).tolist()))
+        options["label_kernel"] = pick(
+            rng, ("centred", (np.eye(L) + 0.5).tolist(), np.outer(range(1, L + 1), range(1, L + 1)).tolist())
+        )
     else:
         options["weights"] = pick(rng, ("observed", "all", 2.0, ("observed", "observed")))
     if labels is TAGS:
@@ -95,7 +99,7 @@ def model(seed: int) -> tuple[Any, list[Any]]:
     else:
         options["decoding"] = pick(rng, ("viterbi", "marginal"))
         if flip(rng, 0.2):
-            pairs = {(a, b) for one in y for a, b in zip(one, one[1:], strict=False)}
+            pairs = {(a, b) for one in y for a, b in pairwise(one)}
             ends = {(None, one[0]) for one in y} | {(one[-1], None) for one in y}
             options["constraints"] = sorted(pairs, key=str) + sorted(ends, key=str)
     wrap = None
@@ -103,12 +107,15 @@ def model(seed: int) -> tuple[Any, list[Any]]:
         kinds = {"words": pick(rng, ("names", "strings", "values")), "vectors": "dense", "extra": "dense"}
         if kind == "columns":
             kinds = dict.fromkeys(kinds, "dense")
-            chosen = {name: columns for name, columns in zip(kinds, (None, [2, 0], slice(1, 3)), strict=True)}
+            chosen = dict(zip(kinds, (None, [2, 0], slice(1, 3)), strict=True))
         else:
             chosen = dict.fromkeys(kinds)
         options["inputs"] = {
             name: Input(
-                kernel_for(rng, one), n_components=5, columns=chosen[name], steps=name == "extra" and flip(rng, 0.6)
+                kernel_for(rng, one),
+                n_components=5,
+                columns=chosen[name],
+                scores=pick(rng, SCORES) if name == "extra" else "tokens",
             )
             for name, one in kinds.items()
         }

@@ -62,8 +62,8 @@ def marginals(s: Floats, w: Floats, *, edges: bool = False) -> tuple[Floats, Flo
     if not T:
         return np.empty((0, L)), np.empty((0, L, L)) if edges else None
     steps = w if w.ndim == 2 else w[1:]
-    spread = float(np.ptp(steps)) if steps.size else 0.0
     with np.errstate(all="ignore"):
+        spread = float(np.ptp(steps)) if steps.size else 0.0
         free = spread <= FREE_RANGE and bool((s > -np.inf).all())
         p, q = (_scaled if free else _in_logarithms)(s, w, edges)
     if not np.isfinite(p).all():

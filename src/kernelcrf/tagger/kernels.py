@@ -131,7 +131,7 @@ class SparseLandmarks:
         """Return exp(-gamma |x - b|_1)."""
         sums = add_at(X.of_entries, np.abs(_values(X)), (X.n_rows, 1))
         shared = self._common(X, lambda x, b: np.abs(x) + np.abs(b) - np.abs(x - b))
-        return np.exp(-self.with_.gamma * (sums + self.sums - shared))
+        return np.asarray(np.exp(-self.with_.gamma * (sums + self.sums - shared)))
 
     def cosine(self, X: SparseRows) -> Floats:
         """Return the cosine of the angle of rows and landmarks, which is 0 for rows without entries."""

@@ -25,7 +25,17 @@ from ..persistence.error import CONTENT_ERRORS
 from ..persistence.model_file import VERSION, WEIGHTS
 from ..readers.stored_inputs import SEVERAL, Source, StoredColumns, columns_from_config, sources_from_config
 from ..readers.stored_values import classes_from_config
-from ..score.chain_names import BIAS_TERM, END_TERM, START_TERM, STEPS, TOKENS, TRANSITION_TERM, expected_terms
+from ..score.chain_names import (
+    BIAS_TERM,
+    END_TERM,
+    ENDS,
+    START_TERM,
+    STARTS,
+    STEPS,
+    TOKENS,
+    TRANSITION_TERM,
+    expected_terms,
+)
 from ..validation import shown, shown_list
 from .kernels import Gram, check_kernel
 from .rows import Reader, SparseRows, reader_of
@@ -33,6 +43,8 @@ from .transformers import Transformers
 from .weights import DENSE_ENTRIES, DenseWeights, Weights, pair_weights, weights_at_landmarks
 
 CHAIN, PIPELINE, STEP = "ChainCRF", "Pipeline", "step "
+# What inputs may score, and the rows of the tokens that have these cliques.
+CLIQUES: Mapping[str, Any] = {TOKENS: slice(None), STEPS: slice(None), STARTS: 0, ENDS: -1}
 LARGEST_SCORE = float(np.sqrt(np.finfo(np.float64).max))
 # The bytes of numbers that a prediction takes per pair of labels.
 PAIR_BYTES = 100
@@ -42,13 +54,18 @@ class InputTerm(NamedTuple):
     """A term that depends on inputs.
 
     entry, columns : what it reads: an entry of the sequence, or None for the sequence itself, and columns or None.
-    is_step : whether it scores pairs of neighbouring labels.
+    cliques : what it scores, a name in CLIQUES.
     """
 
     weights: Weights
     entry: str | None
     columns: Places | None
-    is_step: bool
+    cliques: str
+
+    @property
+    def is_step(self) -> bool:
+        """Return whether the term scores pairs of neighbouring labels."""
+        return self.cliques == STEPS
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,13 +101,15 @@ class StoredModel:
             return np.empty((0, L)), np.empty((0, L, L)) if by_token else self.w
         s: Any = None
         w: Any = None
-        for weights, entry, columns, is_step in self.terms:
-            X = rows[entry]
-            Z = weights.scores(X if columns is None else X[:, columns] if isinstance(X, np.ndarray) else X)
-            if is_step:
+        for term in self.terms:
+            X, place = rows[term.entry], CLIQUES[term.cliques]
+            Z = term.weights.scores(X if term.columns is None or isinstance(X, SparseRows) else X[:, term.columns])
+            if term.is_step:
                 w = Z if w is None else w + Z
+            elif s is None:
+                s = Z
             else:
-                s = Z if s is None else s + Z
+                s[place] += Z[place]
         if not (s.max() <= LARGEST_SCORE and s.min() >= -LARGEST_SCORE):
             raise ValueError(
                 "the scores of labels are so large that computations overflow: expected inputs on the scale of the "
@@ -165,7 +184,12 @@ def _read_model(config: Config, arrays: Arrays, budget: Budget, steps: Transform
     )
     sources = sources_from_config(inputs, entries) if several else {TOKENS: Source(None, None)}
     stored = {read_text(one, "name"): read_text(one, "cliques") for one in config["terms"]}
-    check_terms(config, expected_terms(stored, sources if several else ()))
+    if unknown := set(stored.values()) - set(CLIQUES):
+        raise ModelFileError(
+            f"the model scores {shown_list(sorted(unknown))}, which kernelcrf-tagger does not know: expected "
+            f"{', '.join(CLIQUES)}. Open the file with kernelcrf.load"
+        )
+    check_terms(config, expected_terms(stored, sources if several else (), CLIQUES))
     widths = {
         name: entries[entry].n_features if columns is None else len(columns)
         for name, (entry, columns) in sources.items()
@@ -184,7 +208,7 @@ def _read_model(config: Config, arrays: Arrays, budget: Budget, steps: Transform
         metadata=_read_metadata(config["metadata"]),
         transformers=steps,
         readers={entry: reader_of(columns) for entry, columns in entries.items()},
-        terms=[InputTerm(weights, *sources[name], is_step) for weights, name, is_step in terms],
+        terms=[InputTerm(weights, *sources[name], cliques) for weights, name, cliques in terms],
         **{key: constants.get(name) for key, name in (("bias", BIAS_TERM), ("start", START_TERM), ("end", END_TERM))},
         w=w if legal is None else np.where(legal.steps, w, -np.inf),
         legal=legal,
@@ -193,20 +217,20 @@ def _read_model(config: Config, arrays: Arrays, budget: Budget, steps: Transform
 
 def _read_terms(
     config: Config, arrays: Arrays, L: int, widths: Mapping[str, int]
-) -> tuple[list[tuple[Weights, str, bool]], dict[str, Floats]]:
-    """Return the terms with inputs, with the name of the input and whether they score steps, and those without."""
+) -> tuple[list[tuple[Weights, str, str]], dict[str, Floats]]:
+    """Return the terms with inputs, with the name of the input and what they score, and the scores of other terms."""
     kernels = [_read_label_kernel(one) for one in config["label_kernels"]]
     grams: dict[int, tuple[Gram, Array]] = {}
-    terms: list[tuple[Weights, str, bool]] = []
+    terms: list[tuple[Weights, str, str]] = []
     constants: dict[str, Floats] = {}
     used = 0
     sizes: list[int] = []
     for one in config["terms"]:
-        name, is_step, place = one["name"], one["cliques"] == STEPS, one["label_kernel"]
+        name, cliques, place = one["name"], one["cliques"], one["label_kernel"]
         if type(place) is not int or not 0 <= place < len(kernels):
             raise ModelFileError(f"label_kernel is {shown(place)}: expected the place of a label kernel")
         n, k_y = read_count(one, "n", 1), kernels[place]
-        size = L * L if is_step else L
+        size = L * L if cliques == STEPS else L
         if size != k_y.L:
             raise ModelFileError(
                 f"the term {shown(name)} of the model file has a label kernel of {k_y.L} labellings: expected {size}. "
@@ -235,15 +259,15 @@ def _read_terms(
         if stored.n != n:
             raise ModelFileError(f"the term {shown(name)} has {n} features: expected {stored.n}. Use another copy")
         if pairs is not None:
-            terms.append((pair_weights(*pairs, own, k_y), source, is_step))
+            terms.append((pair_weights(*pairs, own, k_y), source, cliques))
             continue
         W = own.reshape(n, k_y.rank)
         if stored.R is None:
-            terms.append((DenseWeights(W, k_y), source, is_step))
+            terms.append((DenseWeights(W, k_y), source, cliques))
         else:
             if at not in grams:
                 grams[at] = Gram(stored), stored.R
-            terms.append((DenseWeights(weights_at_landmarks(stored.R, W), k_y, grams[at][0]), source, is_step))
+            terms.append((DenseWeights(weights_at_landmarks(stored.R, W), k_y, grams[at][0]), source, cliques))
     read_array(arrays, WEIGHTS, (sum(sizes),), "f")
     return terms, constants
 

@@ -79,6 +79,7 @@ def names_of(names: Sequence[str]) -> Names:
     """Return the vocabulary of distinct names."""
     if len(names) > FEW_NAMES and sys.hash_info.width == 64:
         hashes = np.fromiter(map(hash, names), np.int64, len(names))
-        if (np.diff(np.sort(hashes)) > 0).all():
+        ordered = np.sort(hashes)
+        if (ordered[1:] != ordered[:-1]).all():
             return HashTable(hashes)
     return NameDict(names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,12 +33,12 @@ class Transformers:
 
         n_features : None if sequences are mappings, which no step can transform.
         """
-        if n_features is None:
-            _check_mappings(self._steps)
+        if not self._steps:
             return
-        widths = [width for width, _ in self._steps]
-        budget.charge("a row of the inputs of this pipeline", 40 * max(widths, default=0))
-        row = np.zeros((1, widths[0] if widths else n_features))
+        if n_features is None:
+            raise ModelFileError("the pipeline has steps before a model of mappings: expected none. Use another copy")
+        budget.charge("a row of the inputs of this pipeline", 40 * max(width for width, _ in self._steps))
+        row = np.zeros((1, self._steps[0][0]))
         for width, step in self._steps:
             _check_width(row, width)
             row = step(row)
@@ -84,11 +84,6 @@ def _check_width(row: Floats, width: int) -> None:
         raise ModelFileError(
             f"a step of the pipeline returns {row.shape[1]} columns: expected {width}, which the next step needs"
         )
-
-
-def _check_mappings(steps: Sequence[object]) -> None:
-    if steps:
-        raise ModelFileError("the pipeline has steps before a model of mappings: expected none. Use another copy")
 
 
 def _scaler(parameters: Config, fitted: Mapping[str, Any]) -> Step:
