@@ -40,7 +40,7 @@ STUDIES = {
     ),
     "speed": (
         "training penalties tagging streaming evaluation letters classifier growth inputs graphs startup "
-        "getting_started chain_inference segments missing_labels solvers basis cluster | commits"
+        "getting_started shipping chain_inference segments missing_labels solvers basis cluster | commits"
     ),
     "reliability": (
         "findings numerics concurrency interruption files compatibility crfsuite_models mutation branches | fuzz"

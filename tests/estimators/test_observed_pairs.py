@@ -131,21 +131,37 @@ def test_zero_weights_are_not_stored(tmp_path):
         np.testing.assert_array_equal(p, q)
 
 
-def test_weights_are_stored_in_single_precision_on_request(tmp_path):
+@pytest.mark.parametrize(("dtype", "saved"), [("float32", 4), ("float16", 6)])
+def test_weights_are_stored_in_fewer_bits_on_request(dtype, saved, tmp_path):
     crf = fit()
     crf.save(tmp_path / "double")
-    crf.save(tmp_path / "single", dtype="float32")
-    saved = (tmp_path / "double").stat().st_size - (tmp_path / "single").stat().st_size
-    assert saved == pytest.approx(4 * crf.model_.layout.size, abs=100)
-    loaded = kernelcrf.load(tmp_path / "single")
+    crf.save(tmp_path / "rounded", dtype=dtype)
+    difference = (tmp_path / "double").stat().st_size - (tmp_path / "rounded").stat().st_size
+    assert difference == pytest.approx(saved * crf.model_.layout.size, abs=100)
+    loaded = kernelcrf.load(tmp_path / "rounded")
     assert loaded.coef_.dtype == np.float64
-    np.testing.assert_array_equal(loaded.coef_, crf.coef_.astype(np.float32))
+    np.testing.assert_array_equal(loaded.coef_, crf.coef_.astype(dtype))
     assert loaded.certificate_.status == "rounded"
     assert not loaded.certificate_.is_certified
-    with pytest.raises(ValueError, match="dtype='float32'"):
-        crf.save(tmp_path / "model.crfsuite", dtype="float32")
+    with pytest.raises(ValueError, match=f"dtype='{dtype}'"):
+        crf.save(tmp_path / "model.crfsuite", dtype=dtype)
     with pytest.raises(ValueError, match="dtype='int8'"):
         crf.save(tmp_path / "model", dtype="int8")
+
+
+def test_weights_that_16_bits_cannot_hold_are_an_error(tmp_path):
+    crf = fit()
+    crf.model_ = crf.model_.divide_weights(1e-6)
+    with pytest.raises(ValueError, match=r"the largest weight is .* expected are weights up to 6\.55e\+04"):
+        crf.save(tmp_path / "model", dtype="float16")
+    assert not (tmp_path / "model").exists()
+
+
+def test_only_weights_may_have_16_bits(tmp_path):
+    fit().save(tmp_path / "model")
+    rewritten(tmp_path / "model", change_arrays=lambda arrays: arrays | {"gap_curve": np.zeros((1, 3), np.float16)})
+    with pytest.raises(kernelcrf.ModelFileError, match="tensor 'gap_curve' has type F16"):
+        kernelcrf.load(tmp_path / "model")
 
 
 @pytest.mark.parametrize(

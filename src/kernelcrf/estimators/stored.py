@@ -77,11 +77,11 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
 
 def _rounded(theta: Floats, dtype: str) -> Array:
     """Return the weights in another type; raise if a weight is too large for it."""
-    largest = float(np.abs(theta).max(initial=0.0))
-    if largest > np.finfo(dtype).max:
+    largest, most = float(np.abs(theta).max(initial=0.0)), float(np.finfo(dtype).max)
+    if largest > most:
         raise ValueError(
-            f"dtype={dtype!r}: the largest weight is {largest:.3g}, and expected are weights up to "
-            f"{np.finfo(dtype).max:.3g}. Pass dtype='float32' or None, or fit with a smaller C"
+            f"dtype={dtype!r}: the largest weight is {largest:.3g}, and expected are weights up to {most:.3g}. Pass "
+            "dtype='float32' or None, or fit with a smaller C"
         )
     return theta.astype(dtype)
 
