@@ -23,7 +23,15 @@ MOST_WORDS = 40
 FRAGMENT = re.compile(r"(Of|What|Those|That of|By)\b")
 NO_VERB = re.compile(r"(The|A|An|All|Each|One|For|Whether|Before)\b")
 PYTHON = ("src", "tagger", "tools", "studies", "examples", "docs", "hatch_build.py")
-PAGES = ("README.md", "tagger/README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "docs")
+PAGES = (
+    "README.md",
+    "tagger/README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "CODE_OF_CONDUCT.md",
+    "docs",
+)
 MADE = {"_build", "gallery", "generated", "__pycache__"}
 # A point ends a sentence unless it belongs to an abbreviation.
 END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bal)(?<!\bvs)[.!?][\"')\]*]*\s+")

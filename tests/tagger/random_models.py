@@ -106,7 +106,7 @@ def model(seed: int) -> tuple[Any, list[Any]]:
     if kind in ("several", "columns"):
         kinds = {"words": pick(rng, ("names", "strings", "values")), "vectors": "dense", "extra": "dense"}
         if kind == "columns":
-            kinds = dict.fromkeys(kinds, "dense")
+            kinds = dict.fromkeys(kinds, pick(rng, ("dense", "sparse")))
             chosen = dict(zip(kinds, (None, [2, 0], slice(1, 3)), strict=True))
         else:
             chosen = dict.fromkeys(kinds)
@@ -122,7 +122,7 @@ def model(seed: int) -> tuple[Any, list[Any]]:
 
         def make(T: int) -> Any:
             if kind == "columns":
-                return sequence(rng, "dense", T)
+                return sequence(rng, kinds["words"], T)
             return {name: sequence(rng, one, T) for name, one in kinds.items()}
 
     else:

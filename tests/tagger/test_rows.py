@@ -10,7 +10,7 @@ from kernelcrf.readers.stored_inputs import StoredColumns
 from kernelcrf.tagger import names as vocabulary
 from kernelcrf.tagger.hashing import signed_hash
 from kernelcrf.tagger.names import HashTable, NameDict, names_of
-from kernelcrf.tagger.rows import SparseRows, merged, reader_of
+from kernelcrf.tagger.rows import SparseRows, merged, reader_of, select_columns
 
 TOKENS = [
     {"w": "the", "up": True, "n": 2.5, "off": False},
@@ -72,6 +72,15 @@ def test_sparse_and_dense_rows_of_a_sparse_model_are_the_same():
     X, reader = np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0]]), reader_of(StoredColumns("sparse", 3, None))
     for given in (X, X.tolist(), sp.csr_array(X), sp.coo_matrix(X)):
         np.testing.assert_array_equal(dense(reader.read(given), 3), X)
+
+
+def test_columns_of_sparse_rows_may_be_repeated_and_reordered():
+    X = np.array([[0.0, 2.0, 0.5], [0.0, 0.0, 0.0], [1.0, 0.0, 3.0]])
+    rows = reader_of(StoredColumns("sparse", 3, None)).read(X)
+    for columns in ([2, 0], [1, 1, 0, 2, 1], [0]):
+        np.testing.assert_array_equal(select_columns(X, columns), X[:, columns])
+        selected = select_columns(rows, np.array(columns))
+        np.testing.assert_array_equal(dense(selected, len(columns)), X[:, columns])
 
 
 def test_merged_rows_have_each_column_once_and_no_unknown_one():

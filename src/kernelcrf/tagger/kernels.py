@@ -28,7 +28,7 @@ from ..kernels.rbf import MOST_EXPONENT_ERROR, rbf_against
 from ..persistence.checks import StoredMap, read_count, read_number
 from ..persistence.error import ModelFileError
 from ..validation import shown
-from .rows import SparseRows, merged
+from .rows import SparseRows, merged, spread
 
 FLOAT64 = np.dtype(np.float64)
 
@@ -154,14 +154,6 @@ class SparseLandmarks:
         terms = combine(np.repeat(x, counts), self.values[entries])
         flat = np.repeat(of_rows * self.n, counts) + self.rows[entries]
         return add_at(flat, terms, (X.n_rows, self.n))
-
-
-def spread(starts: Places, counts: Places) -> Places:
-    """Return the numbers starts[k], ..., starts[k] + counts[k] - 1 for each k, one run after the other."""
-    ends = counts.cumsum()
-    run: Places = (starts - ends + counts).repeat(counts)
-    run += np.arange(len(run))
-    return run
 
 
 def add_at(places: Places, values: Floats | None, shape: tuple[int, int]) -> Floats:

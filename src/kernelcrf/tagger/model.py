@@ -38,7 +38,7 @@ from ..score.chain_names import (
 )
 from ..validation import shown, shown_list
 from .kernels import Gram, check_kernel
-from .rows import Reader, SparseRows, reader_of
+from .rows import Reader, SparseRows, reader_of, select_columns
 from .transformers import Transformers
 from .weights import DENSE_ENTRIES, DenseWeights, Weights, pair_weights, weights_at_landmarks
 
@@ -103,7 +103,7 @@ class StoredModel:
         w: Any = None
         for term in self.terms:
             X, place = rows[term.entry], CLIQUES[term.cliques]
-            Z = term.weights.scores(X if term.columns is None or isinstance(X, SparseRows) else X[:, term.columns])
+            Z = term.weights.scores(X if term.columns is None else select_columns(X, term.columns))
             if term.is_step:
                 w = Z if w is None else w + Z
             elif s is None:

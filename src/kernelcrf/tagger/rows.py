@@ -223,6 +223,26 @@ def read_items(tokens: Sequence[UserData], separator: str) -> tuple[list[str], l
     return names, values, counts
 
 
+def select_columns(X: Floats | SparseRows, columns: Places) -> Floats | SparseRows:
+    """Return the columns of X with these indices, which may be in any order and may occur several times."""
+    if not isinstance(X, SparseRows):
+        return X[:, columns]
+    order = np.argsort(columns, kind="stable")
+    first, end = (np.searchsorted(columns[order], X.columns, side) for side in ("left", "right"))
+    copies = end - first
+    values = None if X.values is None else X.values.repeat(copies)
+    counts = np.bincount(X.of_entries, copies, X.n_rows).astype(np.intp)
+    return SparseRows(order[spread(first, copies)], values, counts)
+
+
+def spread(starts: Places, counts: Places) -> Places:
+    """Return the numbers starts[k], ..., starts[k] + counts[k] - 1 for each k, one run after the other."""
+    ends = counts.cumsum()
+    run: Places = (starts - ends + counts).repeat(counts)
+    run += np.arange(len(run))
+    return run
+
+
 def merged(rows: SparseRows, d: int) -> SparseRows:
     """Return the rows with one entry per column, in the order of columns.
 

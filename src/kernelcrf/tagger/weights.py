@@ -11,8 +11,8 @@ import numpy as np
 
 from ..arrays import Array, Floats, Ints, Labels
 from ..kernels.labels import LabelMap
-from .kernels import Gram, add_at, spread
-from .rows import SparseRows
+from .kernels import Gram, add_at
+from .rows import SparseRows, spread
 
 PANEL = 64
 # Up to this number of entries, a dense matrix replaces the weights of pairs, because its rows are summed faster.
