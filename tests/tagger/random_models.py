@@ -15,6 +15,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 
 from kernelcrf import ChainCRF, Input
 from kernelcrf.decoding import ExpectedF1
+from kernelcrf.kernels import Polynomial
 from kernelcrf.penalties import ElasticNet
 from kernelcrf.preprocessing import PerToken
 
@@ -60,11 +61,10 @@ def sequence(rng: np.random.Generator, kind: str, T: int) -> Any:
     return sp.csr_array(np.where(x > 0.5, x, 0.0)) if kind == "sparse" else x
 
 
-def kernel_for(rng: np.random.Generator, kind: str) -> str:
+def kernel_for(rng: np.random.Generator, kind: str) -> Any:
     """Return a kernel that takes this kind of inputs."""
-    if kind != "dense":
-        return str(pick(rng, ("linear", "linear", *KERNELS[1:-1])))
-    return str(pick(rng, KERNELS))
+    chosen = pick(rng, KERNELS if kind == "dense" else ("linear", "linear", *KERNELS[1:-1]))
+    return Polynomial(int(rng.integers(1, 5)), 0.5) if chosen == "poly" and flip(rng) else chosen
 
 
 def steps(rng: np.random.Generator) -> list[Any]:
@@ -82,7 +82,7 @@ def model(seed: int) -> tuple[Any, list[Any]]:
     lengths = [int(T) for T in rng.integers(1, 8, 6)]
     new = [0, 1, *map(int, rng.integers(1, 12, 3))]
     options: dict[str, Any] = {"C": float(pick(rng, (0.1, 1.0, 30.0))), "max_iter": int(rng.integers(1, 6))}
-    options |= {"fit_intercept": flip(rng), "boundaries": flip(rng, 0.3), "random_state": 0, "classes": labels}
+    options |= {"fit_intercept": pick(rng, (True, False, "boundaries")), "random_state": 0, "classes": labels}
     y = [[labels[int(k)] for k in rng.integers(len(labels), size=T)] for T in lengths]
     if flip(rng, 0.3):
         L = len(labels)
@@ -126,11 +126,12 @@ def model(seed: int) -> tuple[Any, list[Any]]:
             return {name: sequence(rng, one, T) for name, one in kinds.items()}
 
     else:
-        options |= {"kernel": kernel_for(rng, kind), "n_components": 5, "degree": int(rng.integers(1, 4))}
-        options["gamma"] = pick(rng, ("scale", 0.3))
+        token = Input(kernel_for(rng, kind), n_components=5, gamma=pick(rng, ("scale", 0.3)))
         if flip(rng, 0.3):
-            options["edge_kernel"] = kernel_for(rng, kind)
-        elif options["kernel"] == "linear" and flip(rng, 0.3):
+            options["inputs"] = {"tokens": token, "next": Input(kernel_for(rng, kind), n_components=5, scores="steps")}
+        else:
+            options |= {"kernel": token.kernel, "n_components": 5, "gamma": token.gamma}
+        if options.get("kernel") == "linear" and flip(rng, 0.3):
             options["penalty"] = ElasticNet(0.05)
             options.pop("label_kernel", None)
         if kind in ("names", "strings", "values") and flip(rng, 0.3):

@@ -17,6 +17,7 @@ REFUSED = {
     "graph": "a model of 'GraphCRF'",
     "sets": "a model of 'MultiLabelCRF'",
     "table": "a model of 'MarkovNetwork'",
+    "edge": "the parameter edge_kernel of version 0.1",
 }
 
 

@@ -15,7 +15,7 @@ from model_files import damaged, rewritten
 from tagger.test_golden import FOLDER
 
 pytest.importorskip("resource", reason="the limits of a process need POSIX")
-OFTEN = ("constraints", "dicts-hashed", "dicts-many", "dicts-rbf", "edge-rbf", "label-matrix", "pipeline", "sparse-rbf")
+OFTEN = ("constraints", "dicts-hashed", "dicts-many", "dicts-rbf", "steps", "label-matrix", "pipeline", "sparse-rbf")
 # What the content of a file and inputs that do not fit may cause; all else is a fault.
 ERRORS = (ValueError, TypeError)
 
@@ -71,7 +71,7 @@ def test_shapes_of_tensors_beyond_the_file_are_refused(tmp_path):
 
 def test_tensors_of_one_model_do_not_fit_another(tmp_path):
     """Each tensor of a file is replaced by one of another size, type or sign."""
-    for name in ("rbf", "sparse-rbf", "dicts-many", "edge-rbf", "pipeline", "constraints"):
+    for name in ("rbf", "sparse-rbf", "dicts-many", "steps", "pipeline", "constraints"):
         x = golden_models.inputs(name)[0]
         with safe_open(FOLDER / f"{name}.kcrf", framework="numpy") as file:
             names = [key for key in file.keys() if key not in ("gap_curve", "objective_curve", "landmark_positions")]  # noqa: SIM118

@@ -3,6 +3,6 @@
 The score of an input with a label is a function in the space of the product of both kernels (equation 10 of the paper).
 """
 
-from kernelcrf.kernels.polynomial import Polynomial
+from .polynomial import Polynomial
 
 __all__ = ["Polynomial"]

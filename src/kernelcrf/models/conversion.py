@@ -34,7 +34,7 @@ from kernelcrf.kernels.polynomial import Polynomial
 from kernelcrf.penalties import ElasticNet, Gaussian
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array, read_count, read_text
-from kernelcrf.readers.inputs import SEVERAL
+from kernelcrf.readers.stored_inputs import SEVERAL
 from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, STEPS, TOKENS, kind_of
 from kernelcrf.score.terms import BETWEEN, CHAIN_CLIQUES, OF_INPUT, SEGMENT_CLIQUES, TOKEN_TERM
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY

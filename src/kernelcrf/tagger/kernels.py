@@ -24,8 +24,9 @@ import numpy as np
 
 from ..arrays import Array, Config, Floats, Places
 from ..kernels.elementwise import normalise, raise_to_power
+from ..kernels.polynomial import Polynomial
 from ..kernels.rbf import MOST_EXPONENT_ERROR, rbf_against
-from ..persistence.checks import StoredMap, read_count, read_number
+from ..persistence.checks import StoredMap, read_number
 from ..persistence.error import ModelFileError
 from ..validation import shown
 from .rows import SparseRows, merged, spread
@@ -35,11 +36,10 @@ FLOAT64 = np.dtype(np.float64)
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of a kernel."""
+    """The parameters of a kernel; those of other kernels than the polynomial one have the default form."""
 
     gamma: float
-    degree: int
-    coef0: float
+    form: Polynomial
 
 
 class DenseLandmarks:
@@ -172,7 +172,7 @@ Landmarks = DenseLandmarks | SparseLandmarks
 
 def _poly(B: Any, X: Any) -> Floats:
     K: Floats = B.products(X)
-    raise_to_power(K, B.with_.gamma, B.with_.degree, B.with_.coef0)
+    raise_to_power(K, B.with_.gamma, B.with_.form)
     return K
 
 
@@ -194,8 +194,8 @@ class Gram:
     def __init__(self, stored: StoredMap) -> None:
         config = stored.kernel
         assert config is not None
-        self._fill = KERNELS[check_kernel(config)]
-        with_ = _parameters(config, stored.d)
+        name, form = check_kernel(config)
+        self._fill, with_ = KERNELS[name], Parameters(_gamma(config, name, stored.d), form)
         self.d, self.is_sparse = stored.d, isinstance(stored.landmarks, tuple)
         self.landmarks: Landmarks
         if isinstance(stored.landmarks, tuple):
@@ -212,23 +212,25 @@ class Gram:
             return self._fill(self.landmarks, X)
 
 
-def check_kernel(config: Config) -> str:
-    """Return the name of a kernel; raise if the tagger does not know it."""
+def check_kernel(config: Config) -> tuple[str, Polynomial]:
+    """Return the name of a kernel and the form of a polynomial; raise if the tagger does not know the kernel."""
     kernel = config["kernel"]
+    if isinstance(kernel, dict) and kernel.get("class") == Polynomial.__name__:
+        return "poly", Polynomial(**kernel["parameters"])
     if isinstance(kernel, dict) or kernel not in KERNELS:
         name = kernel.get("class") if isinstance(kernel, dict) else kernel
         raise ModelFileError(
             f"the model has the kernel {shown(name)}, which kernelcrf-tagger does not know: expected one of "
             f"{', '.join(KERNELS)}. Open the file with kernelcrf.load"
         )
-    return str(kernel)
+    # Files of version 0.1 have the form of a polynomial beside its name.
+    return str(kernel), Polynomial(config.get("degree", 3), config.get("coef0", 1.0))
 
 
-def _parameters(config: Config, d: int) -> Parameters:
-    gamma = 1.0 if config["kernel"] in DEFAULT_IS_ONE else 1.0 / d
+def _gamma(config: Config, name: str, d: int) -> float:
     if config["gamma"] is not None:
-        gamma = read_number(config, "gamma", least=0.0)
-    return Parameters(gamma, read_count(config, "degree", 1), read_number(config, "coef0", least=0.0))
+        return read_number(config, "gamma", least=0.0)
+    return 1.0 if name in DEFAULT_IS_ONE else 1.0 / d
 
 
 # The kernels whose gamma is 1 by default, and not 1/d.

@@ -43,6 +43,9 @@ from .transformers import Transformers
 from .weights import DENSE_ENTRIES, DenseWeights, Weights, pair_weights, weights_at_landmarks
 
 CHAIN, PIPELINE, STEP = "ChainCRF", "Pipeline", "step "
+CONVERT = "Load the file with kernelcrf.load and save it again"
+# The term of a parameter that files of version 0.1 have; kernelcrf.load makes it an input.
+EDGE_KERNEL_TERM = "steps"
 # What inputs may score, and the rows of the tokens that have these cliques.
 CLIQUES: Mapping[str, Any] = {TOKENS: slice(None), STEPS: slice(None), STARTS: 0, ENDS: -1}
 LARGEST_SCORE = float(np.sqrt(np.finfo(np.float64).max))
@@ -152,8 +155,7 @@ def open_model(path: PathLike) -> StoredModel:
     try:
         if config["version"] < VERSION:
             raise ModelFileError(
-                f"the file has version {config['version']} of the format: expected {VERSION}. Load the file with "
-                "kernelcrf.load and save it again"
+                f"the file has version {config['version']} of the format: expected {VERSION}. {CONVERT}"
             )
         if config.get("estimator") != PIPELINE:
             return _read_model(config, arrays, budget, Transformers([], {}, STEP))
@@ -184,6 +186,8 @@ def _read_model(config: Config, arrays: Arrays, budget: Budget, steps: Transform
     )
     sources = sources_from_config(inputs, entries) if several else {TOKENS: Source(None, None)}
     stored = {read_text(one, "name"): read_text(one, "cliques") for one in config["terms"]}
+    if EDGE_KERNEL_TERM in stored:
+        raise ModelFileError(f"the model has the parameter edge_kernel of version 0.1. {CONVERT}")
     if unknown := set(stored.values()) - set(CLIQUES):
         raise ModelFileError(
             f"the model scores {shown_list(sorted(unknown))}, which kernelcrf-tagger does not know: expected "
