@@ -58,7 +58,11 @@ def join_columns(X: Inputs | NamedInputs) -> Inputs:
     matrices = list(X.matrices.values())
     if len(matrices) == 1:
         return matrices[0]
-    return sp.csr_array(sp.hstack(matrices, format="csr")) if any(map(is_sparse, matrices)) else np.hstack(matrices)
+    if not any(map(is_sparse, matrices)):
+        return np.hstack(matrices)
+    import scipy.sparse as sp
+
+    return sp.csr_array(sp.hstack(matrices, format="csr"))
 
 
 def is_sparse(X: object) -> bool:

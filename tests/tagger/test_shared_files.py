@@ -46,7 +46,7 @@ def test_the_wheel_has_what_its_files_import_and_no_more():
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.endswith(".py")])
 def test_shared_files_import_numpy_safetensors_and_each_other_alone(path):
-    # SciPy makes a CSR matrix for the library in one function, which the tagger does not call.
+    # SciPy makes CSR matrices for the library in functions that the tagger does not call.
     allowed = ALLOWED | ({"scipy"} if path == "arrays.py" else set())
     assert {top for top, _ in imported(path) if top is not None} <= allowed
 
