@@ -5,14 +5,30 @@ A rule says what is chosen. `fitting/held_out.py` and `fitting/evidence.py` hold
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 from kernelcrf.arrays import Config, UserData
 from kernelcrf.score.terms import PRIOR_VARIANCE
-from kernelcrf.validation import FLAG, ParameterError, either, instance_of, one_of, shown, whole
+from kernelcrf.validation import (
+    FLAG,
+    Constraint,
+    ParameterError,
+    either,
+    instance_of,
+    nothing,
+    one_of,
+    shown,
+    whole,
+)
 
 AUTO, EVIDENCE = "auto", "evidence"
+SCORING = either(
+    nothing,
+    Constraint("the name of a scorer, such as 'span_f1'", lambda value: isinstance(value, str) and value != ""),
+    Constraint("a function metric(y_true, y_pred)", callable),
+)
 
 
 class VarianceRule:
@@ -39,7 +55,16 @@ class VarianceRule:
 class HeldOut(VarianceRule):
     """Choose C on held-out samples: the rule that C="auto" means.
 
-    C is the power of 10 whose model gives the labels of held-out samples the highest probability.
+    C is the power of 10 whose model gives the labels of held-out samples the highest probability. If the kernel is
+    "auto" and inputs are arrays, the kernel is chosen together with C.
+
+    Parameters
+    ----------
+    scoring : None, str or callable, default=None
+        The score that takes the place of the probability, if some labels are so rare that models with a high
+        probability hardly predict them. It compares the likeliest labels of held-out sequences with the true ones. Pass
+        the name of a scorer of `kernelcrf.metrics.get_scorer` that reads labels, such as "span_f1" or "flat_f1", or a
+        function metric(y_true, y_pred) of two lists of label sequences. Only ChainCRF has this option.
 
     Examples
     --------
@@ -48,9 +73,20 @@ class HeldOut(VarianceRule):
     >>> X, y = [[0.1], [0.9], [0.2], [1.1], [0.0], [0.8]], [0, 1, 0, 1, 0, 1]
     >>> KernelClassifier("linear", C=HeldOut()).fit(X, y).C_ == KernelClassifier("linear", C="auto").fit(X, y).C_
     True
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> data = make_sequences(30, random_state=0)
+    >>> crf = ChainCRF("linear", C=HeldOut(scoring="flat_f1")).fit(data.X, data.y)
+    >>> crf.search_["C"], crf.C_ in crf.search_["C"]
+    ([0.01, 0.1, 1.0, 10.0, 100.0, 1000.0], True)
     """
 
+    scoring: str | Callable[..., float] | None = None
+
     name: ClassVar[str] = AUTO
+
+    def __post_init__(self) -> None:
+        SCORING.check("scoring", self.scoring)
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,10 @@ from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import StandardScaler
 
-from kernelcrf import ChainCRF, ConformalLabellings, ConformalLabels, ConformalSpans, MultiLabelCRF
+from kernelcrf import ChainCRF, ConformalLabellings, ConformalLabels, ConformalSpans, MultiLabelCRF, datasets
 from kernelcrf.metrics import spans
 from studies import common
-from studies.accuracy.defaults import DATA
+from studies.accuracy.defaults import TASKS, text
 from studies.common import kept
 from studies.datasets import load_multilabel
 
@@ -125,7 +125,9 @@ class Given(ClassifierMixin, BaseEstimator):
 def fitted_chain(name: str) -> tuple[float, ChainCRF, list[Any], list[Any]]:
     """Return the CPU seconds of reading and fitting, the model, and the test data."""
     start = time.process_time()
-    (X, y), (X_test, y_test) = DATA[name][0]()
+    folds = text(datasets.load_conll2000, "word", "pos") if name == "CoNLL-2000" else TASKS[name]()
+    train, tests = next(folds)
+    (X, y), (X_test, y_test) = (train.X, train.y), (tests[""].X, tests[""].y)
     if name == "letters":
         chosen = np.random.default_rng(0).permutation(len(X_test))[:N_LETTERS]
         X_test, y_test = ([part[i] for i in chosen] for part in (X_test, y_test))

@@ -22,7 +22,7 @@ from kernelcrf.metrics import span_f1, spans
 from kernelcrf.penalties import ElasticNet
 from studies import common
 from studies.accuracy.baselines import CRFsuite
-from studies.accuracy.defaults import words
+from studies.accuracy.defaults import text
 from studies.accuracy.tagging_tasks import f1_difference
 
 L1 = (0.0, 0.1, 0.3, 1.0, 3.0)
@@ -56,7 +56,8 @@ SIDES = {"kernelcrf": ours, "CRFsuite": crfsuite}
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    (X, y), (Z, z) = words(datasets.load_conll2000, "train", "word", "pos")
+    train, tests = next(text(datasets.load_conll2000, "word", "pos"))
+    (X, y), (Z, z) = (train.X, train.y), (tests[""].X, tests[""].y)
     truth, n = [one.tolist() for one in z], options.sentences
     found: dict[str, Any] = {}
     for side, fit in SIDES.items():

@@ -49,7 +49,7 @@ def test_rivals_equal_enumeration(tied):
     "parameters",
     [
         {},
-        {"kernel": "linear"},
+        {"kernel": "linear", "fit_intercept": False},
         {
             "inputs": of_tokens_and_steps(n_components=40),
             "n_components": 500,

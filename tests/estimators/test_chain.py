@@ -79,8 +79,8 @@ def test_flat_inputs_sparse_matrices_and_single_precision_give_the_same_model(mo
     lengths = [len(x) for x in train.X]
     flat = clone(model).fit(np.concatenate(train.X), np.concatenate(train.y), lengths=lengths)
     np.testing.assert_array_equal(flat.coef_, model.coef_)
-    sparse = ChainCRF("linear", tol=1e-8, C=1.0).fit([sp.csr_array(x) for x in train.X], train.y)
-    dense = ChainCRF("linear", tol=1e-8, C=1.0).fit(train.X, train.y)
+    sparse = ChainCRF("linear", tol=1e-8, C=1.0, fit_intercept=False).fit([sp.csr_array(x) for x in train.X], train.y)
+    dense = ChainCRF("linear", tol=1e-8, C=1.0, fit_intercept=False).fit(train.X, train.y)
     np.testing.assert_allclose(sparse.coef_, dense.coef_, atol=1e-3)
     single = clone(model).fit([x.astype(np.float32) for x in train.X], train.y)
     assert single.predict_proba([test.X[0].astype(np.float32)])[0].dtype == np.float32
@@ -296,7 +296,7 @@ def test_scores_are_features_times_weights(train, test, of_steps, dtype):
     X, new = ([x.astype(dtype) for x in data.X[:40]] for data in (train, test))
     inputs = of_tokens_and_steps(of_steps=of_steps, n_components=30)
     inputs = inputs if of_steps else {"tokens": inputs["tokens"]}
-    model = ChainCRF(inputs=inputs, random_state=0, C=1.0).fit(X, train.y[:40])
+    model = ChainCRF(inputs=inputs, random_state=0, C=1.0, fit_intercept=False).fit(X, train.y[:40])
     found = model.model_.field(new, None, LocalEngine())
     s, w = found.s, found.w
     flat = np.concatenate(new)

@@ -50,7 +50,9 @@ def test_two_classes_are_gaussian_process_classification(kernel, variance):
     far = np.array([[30.0, -20.0]])
     reference = GaussianProcessClassifier(ConstantKernel(variance) * kernel, optimizer=None, max_iter_predict=500)
     reference.fit(X, y)
-    ours = KernelClassifier(kernel, C=variance / 2, n_components=None, laplace=True, tol=1e-12).fit(X, y)
+    ours = KernelClassifier(
+        kernel, C=variance / 2, n_components=None, laplace=True, tol=1e-12, fit_intercept=False
+    ).fit(X, y)
     for rows in (X, new, far):
         mean, deviation = ours.latent_mean_and_variance(rows)
         expected_mean, expected_variance = latent(reference.base_estimator_, rows)
@@ -96,7 +98,7 @@ def test_more_classes_are_the_dense_multinomial_laplace(n_classes):
     (X, y), (new, _) = problem(40, n_classes), problem(10, n_classes, seed=1)
     kernel, C = RBF(0.7), 3.0
     evidence, means, covariances = dense_laplace(C * kernel(X), C * kernel(new, X), C * kernel(new), y, n_classes)
-    ours = KernelClassifier(kernel, C=C, n_components=None, laplace=True, tol=1e-13).fit(X, y)
+    ours = KernelClassifier(kernel, C=C, n_components=None, laplace=True, tol=1e-13, fit_intercept=False).fit(X, y)
     assert ours.log_marginal_likelihood() == pytest.approx(evidence, abs=1e-4)
     mean, variance = ours.latent_mean_and_variance(new)
     np.testing.assert_allclose(mean, means, atol=1e-4)
@@ -122,7 +124,9 @@ def test_a_label_kernel_is_a_prior_over_classes():
         return value, root.T @ (softmax(F, axis=0) - (y == np.arange(3)[:, None])).ravel() + z
 
     best = minimize(posterior, np.zeros(120), jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-8})
-    ours = KernelClassifier(RBF(0.7), label_kernel=k_y, n_components=None, tol=1e-10, laplace=True).fit(X, y)
+    ours = KernelClassifier(
+        RBF(0.7), label_kernel=k_y, n_components=None, tol=1e-10, laplace=True, fit_intercept=False
+    ).fit(X, y)
     assert ours.certificate_.objective == pytest.approx(best.fun, abs=1e-5)
     far = ours.latent_mean_and_variance([[40.0, 40.0]])
     np.testing.assert_allclose(far[1], [[1.0, 1.0, 1.0]], atol=1e-10)
@@ -135,7 +139,7 @@ def test_the_linear_kernel_is_logistic_regression():
     weights = rng.uniform(0.2, 3.0, size=200)
     reference = LogisticRegression(C=2 * 0.7, fit_intercept=False, tol=1e-10).fit(X, y, weights)
     for rows in (X, sp.csr_array(X)):
-        ours = KernelClassifier("linear", C=0.7, tol=1e-12).fit(rows, y, weights)
+        ours = KernelClassifier("linear", C=0.7, tol=1e-12, fit_intercept=False).fit(rows, y, weights)
         np.testing.assert_allclose(ours.coef_[:, 1] - ours.coef_[:, 0], reference.coef_[0], atol=1e-5)
         np.testing.assert_allclose(ours.predict_proba(rows), reference.predict_proba(X), atol=1e-5)
 
@@ -157,9 +161,15 @@ def test_few_landmarks_come_close_and_are_certified():
 def test_many_weights_have_their_variances_from_draws(monkeypatch):
     parameters = {"gamma": 0.5, "n_components": 30, "random_state": 0, "laplace": True}
     problems = [problem(150, 3, seed) for seed in range(4)]
-    exact = [KernelClassifier(**parameters).fit(X, y).latent_mean_and_variance(X)[1] for X, y in problems]
+    exact = [
+        KernelClassifier(**parameters, fit_intercept=False).fit(X, y).latent_mean_and_variance(X)[1]
+        for X, y in problems
+    ]
     monkeypatch.setattr("kernelcrf.fitting.laplace.MOST_EXACT", 0)
-    sampled = [KernelClassifier(**parameters).fit(X, y).latent_mean_and_variance(X)[1] for X, y in problems]
+    sampled = [
+        KernelClassifier(**parameters, fit_intercept=False).fit(X, y).latent_mean_and_variance(X)[1]
+        for X, y in problems
+    ]
     np.testing.assert_allclose(sampled, exact, rtol=1.0)
     # The variances of one fit share 32 draws: their mean is within a tenth of the truth over some fits.
     assert abs((np.array(sampled) / np.array(exact)).mean() - 1) < 0.1
@@ -244,7 +254,7 @@ def test_columns_that_never_occur_have_their_prior_variance(n_classes):
     X, y = problem(40, n_classes)
     X, new = np.hstack([X, np.zeros((40, 1))]), np.random.default_rng(1).normal(size=(5, 3))
     found = [
-        KernelClassifier("linear", C=2.0, laplace=True, tol=1e-12)
+        KernelClassifier("linear", C=2.0, laplace=True, tol=1e-12, fit_intercept=False)
         .fit(kind(X), y)
         .latent_mean_and_variance(kind(new))[1]
         for kind in (np.asarray, sp.csr_array)

@@ -527,3 +527,13 @@ def test_segments_of_any_probability_are_found():
     everything = ConformalSpans(crf, confidence_level=0.99).conformalize(X[8:], wrong)
     assert everything.threshold_ == math.inf
     assert len(everything.predict_set(X[8:9])[0]) == 20
+
+
+@pytest.mark.parametrize("wrapper", [ConformalLabels, ConformalLabellings, ConformalSpans])
+def test_a_wrapper_that_is_asked_to_fit_names_conformalize(wrapper):
+    conformal = wrapper(ChainCRF("linear"))
+    assert not hasattr(conformal, "fit")
+    with pytest.raises(AttributeError, match=rf"{wrapper.__name__} has no fit: fit the estimator .* conformalize"):
+        conformal.fit(TRAIN.X, TRAIN.y)
+    with pytest.raises(AttributeError, match="no attribute 'predict_everything'"):
+        conformal.predict_everything  # noqa: B018

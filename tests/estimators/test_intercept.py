@@ -32,7 +32,7 @@ def same_probabilities(ours, X, theirs, Z, atol=1e-5):
 def test_scores_without_inputs_equal_the_weights_of_constant_columns(solver, label_kernel):
     options = {"C": 3.0, "tol": 1e-10, "solver": solver, "label_kernel": label_kernel}
     ours = ChainCRF("linear", fit_intercept=True, **options).fit(DATA.X, DATA.y)
-    theirs = ChainCRF("linear", **options).fit([x[:, :3] for x in WIDER], DATA.y)
+    theirs = ChainCRF("linear", **options, fit_intercept=False).fit([x[:, :3] for x in WIDER], DATA.y)
     assert ours.certificate_.objective == pytest.approx(theirs.certificate_.objective, rel=1e-9)
     np.testing.assert_allclose(ours.intercept_, theirs.coef_[2], atol=1e-4)
     same_probabilities(ours, DATA.X, theirs, [x[:, :3] for x in WIDER])
@@ -54,7 +54,7 @@ def test_the_posterior_of_a_classifier_is_that_of_a_constant_column():
     X, y = np.concatenate(DATA.X), np.concatenate(DATA.y)
     wider = np.column_stack([X, np.ones(len(X))])
     ours = KernelClassifier("linear", fit_intercept=True, laplace=True, C=2.0, tol=1e-10).fit(X, y)
-    theirs = KernelClassifier("linear", laplace=True, C=2.0, tol=1e-10).fit(wider, y)
+    theirs = KernelClassifier("linear", laplace=True, C=2.0, tol=1e-10, fit_intercept=False).fit(wider, y)
     for own, other in zip(ours.latent_mean_and_variance(X), theirs.latent_mean_and_variance(wider), strict=True):
         np.testing.assert_allclose(own, other, atol=1e-5)
     assert ours.log_marginal_likelihood() == pytest.approx(theirs.log_marginal_likelihood(), rel=1e-7)
@@ -64,7 +64,7 @@ def test_the_posterior_of_a_classifier_is_that_of_a_constant_column():
 def test_the_posterior_of_sequences_is_that_of_marked_columns():
     options = {"C": 2.0, "tol": 1e-9, "laplace": True}
     ours = ChainCRF("linear", **BOTH, **options).fit(DATA.X, DATA.y)
-    theirs = ChainCRF("linear", **options).fit(WIDER, DATA.y)
+    theirs = ChainCRF("linear", **options, fit_intercept=False).fit(WIDER, DATA.y)
     assert ours.log_marginal_likelihood() == pytest.approx(theirs.log_marginal_likelihood(), rel=1e-6)
     draws = {"posterior": "laplace", "n_samples": 3000}
     found = ours.predict_proba(DATA.X[:5], **draws), theirs.predict_proba(WIDER[:5], **draws)
@@ -88,7 +88,7 @@ def test_files_explanations_and_warm_starts_have_all_scores(kernel, tmp_path):
     j = crf.classes_.tolist().index(first.label)
     assert first.contributions.sum() == pytest.approx(distribution.s[0, j] - distribution.s[0].mean())
     warm = again.set_params(warm_start=True, fit_intercept=False).fit(DATA.X, DATA.y)
-    cold = ChainCRF(kernel, C=2.0, n_components=20, random_state=0).fit(DATA.X, DATA.y)
+    cold = ChainCRF(kernel, C=2.0, n_components=20, random_state=0, fit_intercept=False).fit(DATA.X, DATA.y)
     assert not warm.intercept_.any()
     assert warm.certificate_.objective == pytest.approx(cold.certificate_.objective, rel=2e-4)
 

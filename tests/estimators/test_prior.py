@@ -345,7 +345,7 @@ def test_the_prior_must_be_a_fitted_chain(tmp_path):
 def test_terms_of_the_prior_are_kept_and_new_ones_join():
     with_bias = fitted(0, fit_intercept=True, laplace=True)
     with pytest.raises(ValueError, match=r"fit_intercept=False, but the prior was fitted with fit_intercept"):
-        fitted(1, with_bias)
+        fitted(1, with_bias, fit_intercept=False)
     new = fitted(1, with_bias, fit_intercept="boundaries")
     assert new.certificate_.status == "optimal"
     bias, start = (next(t for t in new.model_.layout.terms if t.name == name) for name in ("bias", "start"))
@@ -415,11 +415,13 @@ def test_what_earlier_data_do_not_say_has_the_precision_of_C(seed):
     F = rng.normal(size=(40, 2))
     F = np.column_stack((F, F @ [0.3, 0.7]))
     labels = (F[:, 0] + 0.7 * rng.normal(size=40) > 0).astype(int)
-    old = ChainCRF("linear", C=C, laplace=True).fit(list(F[:, None]), list(labels[:, None]), np.full(40, 1e12))
+    old = ChainCRF("linear", C=C, laplace=True, fit_intercept=False).fit(
+        list(F[:, None]), list(labels[:, None]), np.full(40, 1e12)
+    )
     G = rng.normal(size=(6, 3))
     y = (G[:, 2] + 1.5 * rng.normal(size=6) > 0).astype(int)
     y[:2] = [0, 1]
-    new = ChainCRF("linear", prior=old).fit(list(G[:, None]), list(y[:, None]))
+    new = ChainCRF("linear", prior=old, fit_intercept=False).fit(list(G[:, None]), list(y[:, None]))
     unknown = np.outer([0.3, 0.7, -1.0], [1.0, -1.0])
     unknown /= np.linalg.norm(unknown)
 

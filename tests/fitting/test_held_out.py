@@ -1,17 +1,24 @@
-"""C="auto": the power of 10 with which held-out samples are likeliest, against fits and likelihoods of its own."""
+"""C="auto" and kernel="auto": what is best on held-out samples, against fits and likelihoods of its own."""
 
+import warnings
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
+from sklearn import config_context
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
 
 from clusters import Inline
-from kernelcrf import ChainCRF
+from kernelcrf import ChainCRF, KernelClassifier, SegmentCRF, load
 from kernelcrf.datasets import make_sequences
-from kernelcrf.fitting import corpus, held_out
+from kernelcrf.fitting import corpus, held_out, training
 from kernelcrf.fitting.sequences import PIECE, LabelledSequences, divide
 from kernelcrf.graphs.structure import Chains
+from kernelcrf.metrics import span_f1
+from kernelcrf.rules import HeldOut
 
 SETTINGS = {"kernel": "rbf", "gamma": 0.5, "n_components": None, "tol": 1e-9, "random_state": 0}
 
@@ -74,11 +81,11 @@ def test_pieces_do_not_depend_on_how_the_data_are_divided():
     everything = whole.draw(300)
     parts = [whole.only(np.arange(8) < 3), whole.only(np.arange(8) >= 3)]
     drawn = [part.draw(300) for part in parts]
-    keys = np.concatenate([keys for _, keys in drawn])
+    keys = np.concatenate([keys for _, keys, _ in drawn])
     assert set(everything[1]) <= set(keys)
     assert max(everything[0].chains.lengths) <= PIECE
     assert 300 <= everything[0].chains.n_nodes < 300 + PIECE
-    folds = divide(*whole.draw(1500), 1500)
+    folds = divide(*whole.draw(1500), 1500, 300)
     assert len(folds) == 5
     for train, test in folds:
         assert not set(train.chains.numbers) & set(test.chains.numbers)
@@ -89,13 +96,13 @@ def test_pieces_do_not_depend_on_how_the_data_are_divided():
     ("lengths", "n_held_out"), [([4] * 4, []), ([1000], [200] * 5), ([20] * 10, [40] * 5), ([20] * 50, [200])]
 )
 def test_few_sequences_are_divided_into_pieces_and_too_few_are_not(lengths, n_held_out):
-    found = sequences(lengths).hold_out(10_000)
+    found = sequences(lengths).hold_out(10_000, 2_000)
     assert [test.chains.n_nodes for _, test in found] == n_held_out
 
 
 @pytest.mark.parametrize("lengths", [[12_000] + [50] * 30, [50] * 30 + [12_000], [9_000] + [1] * 6])
 def test_no_fold_is_empty_if_one_sequence_has_most_tokens(lengths):
-    folds = sequences(lengths).hold_out(10_000)
+    folds = sequences(lengths).hold_out(10_000, 2_000)
     assert len(folds) == 5
     assert all(train.chains.n_nodes and test.chains.n_nodes for train, test in folds)
     assert len({*folds[0][0].chains.numbers, *folds[0][1].chains.numbers}) > len(lengths) / 2
@@ -129,3 +136,205 @@ def test_constraints_hold_within_pieces():
     y = [["B" if t % 3 == 0 else "I" for t in range(150)] for _ in X]
     crf = ChainCRF(constraints="BIO", n_components=10, random_state=0).fit(X, y)
     assert crf.certificate_.status == "optimal"
+
+
+def curved(n=60, seed=0):
+    """Sequences whose labels depend on a product of two columns, which no linear score can express."""
+    rng = np.random.default_rng(seed)
+    X = [rng.normal(size=(8, 2)) for _ in range(n)]
+    return X, [(x[:, 0] * x[:, 1] > 0).astype(int) for x in X]
+
+
+def straight(n=60, seed=0, slope=3.0, offset=-1.0):
+    """Sequences whose labels have log odds that are linear in the first column."""
+    rng = np.random.default_rng(seed)
+    X = [rng.normal(size=(8, 2)) for _ in range(n)]
+    return X, [(rng.random(8) < 1 / (1 + np.exp(-offset - slope * x[:, 0]))).astype(int) for x in X]
+
+
+@pytest.mark.parametrize(("make", "kernel"), [(curved, "rbf"), (straight, "linear")])
+def test_an_automatic_kernel_is_linear_unless_rbf_is_clearly_better(make, kernel):
+    X, y = make()
+    crf = ChainCRF(random_state=0).fit(X, y)
+    assert crf.kernel_.kernel == kernel
+    table = crf.search_
+    chosen = table["chosen"].index(True)
+    assert table["chosen"].count(True) == 1
+    assert (table["kernel"][chosen], table["C"][chosen]) == (kernel, crf.C_)
+    assert table["gamma"][chosen] == (crf.kernel_.gamma if kernel == "rbf" else None)
+    assert {*table["kernel"]} == {"linear", "rbf"}
+    assert len({gamma for gamma in table["gamma"] if gamma is not None}) == 3
+    best = int(np.argmax(table["score"]))
+    assert table["error"][best] == 0.0
+    assert table["score"][best] - table["score"][chosen] <= table["error"][chosen]
+    linear = max(score for score, name in zip(table["score"], table["kernel"], strict=True) if name == "linear")
+    assert (linear < table["score"][best] - 0.1) == (kernel == "rbf")
+
+
+def test_a_given_kernel_gamma_or_C_is_kept():
+    X, y = straight()
+    assert {*ChainCRF("rbf", n_components=20, random_state=0).fit(X, y).search_["kernel"]} == {None}
+    table = ChainCRF(gamma=0.3, n_components=20, random_state=0).fit(X, y).search_
+    assert {*zip(table["kernel"], table["gamma"], strict=True)} == {("linear", None), ("rbf", 0.3)}
+    assert ChainCRF(C=1.0, n_components=20, random_state=0).fit(X, y).search_["C"] == []
+    sparse = ChainCRF(random_state=0).fit([sp.csr_array(x) for x in X], y)
+    assert (sparse.kernel_.kernel, {*sparse.search_["kernel"]}) == ("linear", {None})
+
+
+def test_scores_and_their_errors_are_those_of_fits_to_four_fifths(data, monkeypatch):
+    monkeypatch.setattr(held_out, "SEARCH_TOL", 1e-10)
+    table = ChainCRF("linear", C="auto", tol=1e-10, fit_intercept=True).fit(data.X, data.y).search_
+    found = {}
+    for C in table["C"]:
+        tempered = np.empty((30, len(held_out.TEMPERATURES)))
+        for r in range(5):
+            train = [i for i in range(30) if i % 5 != r]
+            crf = ChainCRF("linear", C=C, tol=1e-10, fit_intercept=True)
+            crf.fit([data.X[i] for i in train], [data.y[i] for i in train])
+            for k, temperature in enumerate(held_out.TEMPERATURES):
+                tempered[r::5, k] = divided(crf, temperature).log_prob(data.X[r::5], data.y[r::5])
+        found[C] = tempered[:, tempered.sum(axis=0).argmax()]
+    n_tokens = sum(map(len, data.y))
+    best = max(found, key=lambda C: found[C].sum())
+    for C, score, error in zip(table["C"], table["score"], table["error"], strict=True):
+        assert score == pytest.approx(found[C].sum() / n_tokens, rel=1e-6)
+        assert error == pytest.approx(
+            np.sqrt(30) * np.std(found[C] - found[best], ddof=1) / n_tokens, rel=1e-4, abs=1e-9
+        )
+
+
+def test_fewer_than_20_sequences_prefer_the_smallest_C_within_one_standard_error():
+    X, y = straight(12, seed=2, slope=2.0, offset=0.0)
+    table = ChainCRF("linear").fit(X, y).search_
+    best, chosen = int(np.argmax(table["score"])), table["chosen"].index(True)
+    assert table["C"] == sorted(table["C"])
+    assert chosen < best
+    short = np.array(table["score"][best]) - table["score"]
+    assert all(short[chosen:best] <= table["error"][chosen:best])
+    assert chosen == 0 or short[chosen - 1] > table["error"][chosen - 1]
+
+
+def test_the_choice_is_the_same_for_any_number_of_threads_and_on_a_cluster():
+    X, y = curved()
+    one, two, there = (
+        ChainCRF(random_state=0, n_components=30, **own).fit(X, y)
+        for own in ({"n_jobs": 1}, {"n_jobs": 2}, {"engine": Inline(forgetful=False)})
+    )
+    assert one.search_ == two.search_
+    assert one.search_["chosen"] == there.search_["chosen"]
+    np.testing.assert_allclose(one.search_["score"], there.search_["score"], rtol=1e-6)
+
+
+def test_files_store_what_was_compared(tmp_path):
+    X, y = straight()
+    crf = ChainCRF(random_state=0).fit(X, y)
+    crf.save(tmp_path / "model.kcrf")
+    assert load(tmp_path / "model.kcrf").search_ == crf.search_
+
+
+def test_a_search_inside_a_search_sees_the_training_folds_only(monkeypatch):
+    X, y = straight(40)
+    seen = []
+
+    def spy(problem, *arguments):
+        seen.append({tuple(row) for row in problem.corpus.X.tolist()})
+        return search(problem, *arguments)
+
+    search = training.search_held_out
+    monkeypatch.setattr(training, "search_held_out", spy)
+    folds = list(KFold(2).split(X))
+    GridSearchCV(ChainCRF(n_components=10, random_state=0), {"tol": [1e-2]}, cv=folds, refit=False).fit(X, y)
+    assert seen == [{tuple(row) for i in train for row in X[i].tolist()} for train, _ in folds]
+
+
+def test_groups_are_held_out_together_and_routed_to_both_searches(monkeypatch):
+    X, y = straight(40)
+    groups = [f"person {i % 8}" for i in range(40)]
+    folds = []
+
+    def spy(corpus_, *arguments):
+        found = hold_out(corpus_, *arguments)
+        folds.extend(found)
+        return found
+
+    hold_out = LabelledSequences.hold_out
+    monkeypatch.setattr(LabelledSequences, "hold_out", spy)
+    with config_context(enable_metadata_routing=True):
+        crf = ChainCRF("linear").set_fit_request(groups=True)
+        search = GridSearchCV(crf, {"tol": [1e-2]}, cv=GroupKFold(2), refit=False)
+        search.fit(X, y, groups=groups)
+    # Each half of the persons has four, and each of them is held out once.
+    assert len(folds) == 8
+    for train, test in folds:
+        assert not set(train.groups) & set(test.groups)
+        assert len(set(test.groups)) == 1
+
+
+def test_groups_of_another_length_are_refused():
+    with pytest.raises(ValueError, match=r"groups has shape \(3,\): expected \(12,\)"):
+        ChainCRF("linear").fit(*straight(12), groups=["a"] * 3)
+
+
+def test_few_sequences_are_held_out_by_stretches_of_neighbouring_tokens():
+    whole = sequences([1000, 500])
+    whole = replace(whole, X=np.arange(1500.0)[:, None])
+    for r, (train, test) in enumerate(whole.hold_out(10_000, 2_000)):
+        places = np.sort(test.X.ravel())
+        np.testing.assert_array_equal(places, [*range(200 * r, 200 * r + 200), *range(1000 + 100 * r, 1100 + 100 * r)])
+        assert not set(test.X.ravel()) & set(train.X.ravel())
+        assert [block.chains.n_nodes for block in test.blocks()] == [200, 100]
+
+
+def rare_spans(n=60):
+    """Tags that the inputs hardly tell apart, of which few are in spans."""
+    rng = np.random.default_rng(1)
+    y = [["B-X" if rng.random() < 0.1 else "O" for _ in range(10)] for _ in range(n)]
+    return [np.array([[float(tag != "O")] for tag in one]) + rng.normal(size=(10, 1)) for one in y], y
+
+
+def test_a_metric_of_labels_takes_the_place_of_the_probability():
+    X, y = rare_spans(30)
+    crf = ChainCRF("linear", C=HeldOut(scoring="span_f1"), tol=1e-2, max_iter=200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = crf.fit(X, y).search_
+        expected = []
+        for C in table["C"]:
+            predicted = [None] * 30
+            for r in range(5):
+                train = [i for i in range(30) if i % 5 != r]
+                fold = ChainCRF("linear", C=C, tol=1e-2).fit([X[i] for i in train], [y[i] for i in train])
+                predicted[r::5] = fold.predict(X[r::5])
+            expected.append(span_f1(y, predicted, zero_division=0))
+    assert table["C"] == [0.01, 0.1, 1.0, 10.0, 100.0, 1000.0]
+    np.testing.assert_allclose(table["score"], expected, atol=0.02)
+    assert table["chosen"].index(True) == int(np.argmax(table["score"]))
+    assert {*table["error"]} == {None}
+
+
+def test_almost_no_predicted_spans_are_a_warning_that_names_three_ways_out():
+    X, y = rare_spans(120)
+    with pytest.warns(UserWarning, match=r"almost no spans: .*decoding='f1'.*scoring='span_f1'.*class_weight"):
+        ChainCRF("linear").fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", [KernelClassifier, SegmentCRF])
+def test_only_chains_have_a_scoring(estimator):
+    with pytest.raises(ValueError, match=r"has a scoring, which \w+ cannot use: pass C='auto'"):
+        estimator("linear", C=HeldOut(scoring="flat_f1")).fit(*straight(12))
+
+
+def test_a_scoring_of_probabilities_is_refused():
+    with pytest.raises(ValueError, match="scoring='neg_log_loss': expected 'flat_accuracy'"):
+        ChainCRF("linear", C=HeldOut(scoring="neg_log_loss")).fit(*straight(12))
+
+
+def test_an_automatic_intercept_belongs_to_arrays_only():
+    X, y = straight(12)
+    words = [[{"w": str(int(row[0] > 0))} for row in x] for x in X]
+    for made, has in ((X, True), ([sp.csr_array(x) for x in X], False), (words, False)):
+        assert ChainCRF("linear", C=1.0).fit(made, y).intercept_.any() == has
+        assert SegmentCRF("linear", C=1.0).fit(made, y).intercept_.any() == has
+    rows, labels = np.concatenate(X), np.concatenate(y)
+    assert KernelClassifier("linear").fit(rows, labels).intercept_.any()
+    assert not KernelClassifier("linear").fit(sp.csr_array(rows), labels).intercept_.any()

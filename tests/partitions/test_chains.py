@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from kernelcrf import ChainCRF
+from kernelcrf.datasets import make_sequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.score.features import TokenFeatures
@@ -115,3 +117,20 @@ def test_single_precision_features_give_single_precision_scores():
     s, w = single.scores(objective.layout, theta)
     assert s.dtype == w.dtype == np.float32
     np.testing.assert_allclose(s, partition.scores(objective.layout, theta)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_the_likeliest_labels_are_those_of_the_model():
+    data = make_sequences(12, random_state=0)
+    for options in ({}, {"constraints": [(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (0, 2)]}):
+        y = [np.sort(labels) for labels in data.y] if options else data.y
+        crf = ChainCRF("linear", C=1.0, **options).fit(data.X, y)
+        lengths, model = list(map(len, y)), crf.model_
+        partition = ChainPartition(
+            Chains.from_lengths(lengths),
+            3,
+            np.concatenate(y),
+            {"node": TokenFeatures(np.concatenate(data.X))},
+            legal=model.legal,
+        )
+        found = partition.likeliest(model.layout, model.theta, 1)
+        np.testing.assert_array_equal(found, np.concatenate(crf.predict(data.X)))

@@ -171,3 +171,16 @@ def test_a_frame_that_cannot_be_cut_is_named_in_one_short_line(frame, features, 
     with pytest.raises((ValueError, TypeError), match=message) as raised:
         from_frame(frame, "g", features)
     assert len(str(raised.value)) < 500
+
+
+@frames
+def test_the_group_of_each_sequence_is_the_value_of_a_column(library):
+    frame = library({**TABLE, "person": ["p", "p", "q", "q", "p"]})
+    X, y, groups = from_frame(frame, "doc", ["x"], "label", groups="person")
+    assert (len(X), len(y), groups) == (3, 3, ["p", "q", "p"])
+    with pytest.raises(
+        ValueError, match=r"has 1\.0 and 3\.0 in the groups column 'x' of sequence 0: expected one value"
+    ):
+        from_frame(frame, "doc", ["n"], groups="x")
+    with pytest.raises(ValueError, match="no value in row 1 of the groups column 'word'"):
+        from_frame(frame, "doc", ["n"], groups="word")

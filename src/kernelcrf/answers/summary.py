@@ -39,6 +39,7 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
         "kernel": _kernel_text(crf.kernel_),
         "C": float(crf.C_) if np.isfinite(crf.C_) else None,
         **_choice_of_C(crf),
+        **_compared(crf),
         "labels": crf.classes_.tolist(),
         "inputs": crf.n_features_in_,
         "landmarks": None if crf.landmark_positions_ is None else len(crf.landmark_positions_),
@@ -81,6 +82,16 @@ def summary_html(crf: BaseEstimator) -> str:
         f"<tr><th>{escape(name)}</th><td>{escape(text_of(value))}</td></tr>" for name, value in summarise(crf).items()
     )
     return f'<style>{STYLE}</style><div class="kernelcrf-summary"><table>{rows}</table></div>'
+
+
+def _compared(crf: BaseEstimator) -> dict[str, str]:
+    """Return the entry of the summary with the best held-out score of each kernel, if kernels were compared."""
+    table, best = crf.search_, dict[str, float]()
+    for kernel, gamma, score in zip(table["kernel"], table["gamma"], table["score"], strict=True):
+        if kernel is not None:
+            name = kernel if gamma is None else f"{kernel} with gamma {gamma:.3g}"
+            best[name] = max(best.get(name, -np.inf), score)
+    return {"compared": ", ".join(f"{name} {score:.3f}" for name, score in best.items())} if best else {}
 
 
 def describe_C(facts: dict[str, Any]) -> str:

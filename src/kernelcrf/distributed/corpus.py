@@ -151,13 +151,14 @@ class DistributedSequences(Corpus):
             parts = self.cluster.each(_partition, self.parts, self.distinct_inputs, *columns, shared=(pairs,))
         return [DistributedPartition(self.cluster, parts)]
 
-    def hold_out(self, n_tokens: int) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
+    def hold_out(self, n_tokens: int, n_few: int) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
         """Fetch about `n_tokens` tokens from the workers, and return folds: pairs of training and held-out data.
 
         The tokens and the folds are the same as for data in one process.
         """
         drawn = self.cluster.fetch(self.cluster.each(LabelledSequences.draw, self.parts, shared=(n_tokens,)))
-        return divide(_join([part for part, _ in drawn]), np.concatenate([keys for _, keys in drawn]), n_tokens)
+        keys, fifths = (np.concatenate([one[k] for one in drawn]) for k in (1, 2))
+        return divide(_join([one[0] for one in drawn]), keys, fifths, n_tokens, n_few)
 
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
         value, shares, scores = objective.gap(at), {}, {}

@@ -39,7 +39,7 @@ from kernelcrf.fitting.checkpoints import CHECKPOINT, Checkpoint
 from kernelcrf.fitting.corpus import Groups, Problem
 from kernelcrf.fitting.earlier import Earlier
 from kernelcrf.fitting.fit import Callback, Settings, Start
-from kernelcrf.fitting.held_out import FIRST_C
+from kernelcrf.fitting.held_out import FIRST_C, Comparison
 from kernelcrf.fitting.structure_search import SearchSettings
 from kernelcrf.fitting.training import Plan, Trained, train
 from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel
@@ -53,7 +53,7 @@ from kernelcrf.persistence.crfsuite.model_file import refuse_suffix
 from kernelcrf.persistence.error import CONTENT_ERRORS
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.stored_values import string_names
-from kernelcrf.rules import AUTO, EVIDENCE, PRIOR_VARIANCE_OR_RULE, VarianceRule, find_C_rule, of_C
+from kernelcrf.rules import AUTO, EVIDENCE, PRIOR_VARIANCE_OR_RULE, HeldOut, VarianceRule, find_C_rule, of_C
 from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.terms import BETWEEN, OF_INPUT, NamedInput, Term, input_name, named_term
 from kernelcrf.solvers import SOLVER, Record, Restarts, Solver
@@ -143,6 +143,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
     verbose: Annotated[int, either(whole(least=0), *FLAG.constraints)] = 0
 
     _model_type: ClassVar[type[FittedModel]]
+    _scores_labels: ClassVar[bool] = False
 
     certificate_ = Fitted[Certificate]("certificate")
     n_iter_ = Fitted[int]("n_iter")
@@ -302,6 +303,12 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
             self._exclude("prior", others, "pass the default of this parameter, or prior=None")
             advice = "the evidence is for priors with the mean 0. Pass C='auto' or a number"
             self._exclude("prior", {"C": self._uses_evidence}, advice)
+        rule = find_C_rule(self.C)
+        if isinstance(rule, HeldOut) and rule.scoring is not None and not self._scores_labels:
+            raise ParameterError(
+                f"C={shown(self.C)} has a scoring, which {type(self).__name__} cannot use: pass C='auto', or use "
+                "GridSearchCV with scoring=kernelcrf.metrics.get_scorer(...)"
+            )
         if self.checkpoint is not None:
             self._exclude("checkpoint", self._searches, "a checkpoint can store one fit, but a search makes several")
 
@@ -322,6 +329,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
         start: Start | None,
         seed: int,
         structure: SearchSettings | None = None,
+        comparison: Comparison | None = None,
     ) -> Trained:
         """Fit a problem with the parameters of this estimator; warn if the fit does not reach `tol`.
 
@@ -329,6 +337,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
             chooses one C for each group.
         start : an earlier fit to start from, or None.
         structure : settings of a structure search, or None if the structure is given.
+        comparison : what is compared on held-out samples besides values of C, or None for nothing else.
         """
         with_kernel = [term for term in problem.terms if term.kernel is not None]
         rule = find_C_rule(self.C)
@@ -336,6 +345,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
         plan = Plan(
             by_evidence=groups if self._given_C == EVIDENCE else (),
             by_held_out=groups if self._given_C == AUTO else (),
+            comparison=comparison or Comparison(),
             kernel_terms=[term.name for term in optimized if term.kernel is optimized[0].kernel],
             n_restarts=0 if rule is None else rule.n_restarts,
             laplace=self.laplace if isinstance(self.laplace, str) else bool(self.laplace),

@@ -11,13 +11,14 @@ Z(x) makes the probabilities sum to one. `fit` minimises the negative log poster
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Self
 
 from kernelcrf.answers.leave_one_out import predict_left_out
-from kernelcrf.arrays import Floats, UserData
+from kernelcrf.arrays import Array, Floats, Labels, UserData
 from kernelcrf.decoding import DecodingRule, rules_for
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
@@ -27,13 +28,16 @@ from kernelcrf.estimators.input import Input
 from kernelcrf.estimators.parameters import LAPLACE, STORED_DTYPE
 from kernelcrf.estimators.prior import earlier_of
 from kernelcrf.estimators.sequences import SequenceEstimator
+from kernelcrf.fitting.held_out import Comparison, HeldOutSearch, KernelChoice
 from kernelcrf.fitting.leave_one_out import LeaveOneOut
 from kernelcrf.fitting.training_data import read_training_data
+from kernelcrf.metrics.scorers import label_metric
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
 from kernelcrf.persistence import PathLike
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX, write_model
 from kernelcrf.readers.base_scores import check_base_scores
+from kernelcrf.rules import HeldOut, find_C_rule
 from kernelcrf.score.cliques import OF_INPUTS, TOKENS
 from kernelcrf.score.terms import TOKEN_TERM, named_term
 from kernelcrf.validation import (
@@ -41,8 +45,13 @@ from kernelcrf.validation import (
     PATH,
     POSITIVE,
     shown,
+    stacklevel_of_user,
     validated,
 )
+
+# A fit warns if held-out sequences have LEAST_IN_SPANS tokens in spans, and predictions less than RARE_SHARE of them.
+LEAST_IN_SPANS, RARE_SHARE = 10, 0.1
+OUTSIDE_TAG = "O"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -58,11 +67,13 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     Parameters
     ----------
     kernel : "auto", str, Polynomial, callable or kernel of sklearn.gaussian_process, default="auto"
-        The kernel says how similar two tokens are. "auto" is "linear" for feature dicts and sparse matrices, and "rbf"
-        for arrays and data frames. "linear" learns a weight for each column. All others, such as "rbf", "poly",
-        "laplacian", "cosine" and "chi2", compare each token with a limited number of points, the landmarks, which are
-        chosen from the training tokens or near them. `kernelcrf.kernels.Polynomial(degree=2)` is "poly" with another
-        degree than 3.
+        The kernel says how similar two tokens are. "auto" is "linear" for feature dicts and sparse matrices. For arrays
+        and data frames, it compares "linear" and "rbf" while C="auto" is chosen, and takes "linear" unless "rbf" is
+        better by more than one standard error. If gamma is "scale", a quarter of it and four times as much are
+        compared, too. With another C, or with an `Input`, "auto" is "rbf" for arrays. "linear" learns a weight for each
+        column. All others, such as "rbf", "poly", "laplacian", "cosine" and "chi2", compare each token with a limited
+        number of points, the landmarks, which are chosen from the training tokens or near them.
+        `kernelcrf.kernels.Polynomial(degree=2)` is "poly" with another degree than 3.
     gamma : "scale", "auto" or float, default="scale"
         Coefficient of the kernel, as in sklearn.svm.SVC.
     inputs : None or dict from names to kernels or kernelcrf.Input, default=None
@@ -77,11 +88,13 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         model gives the labels of the other fifth the highest probability. For this comparison, the weights of each
         model are divided by the temperature between 3/4 and 4/3 that makes this probability highest, so that right
         labels count more than how sure a model is. With fewer than 50 sequences, "auto" uses five folds with about
-        4,000 tokens. The final fit, to all sequences, has no temperature: use TemperatureScaling if you need calibrated
-        probabilities. "evidence" maximises the marginal likelihood: the probability of the training labels, averaged
-        over the prior distribution of the weights. `kernelcrf.rules.Evidence(optimize_kernel=True)` chooses the
-        hyperparameters of the kernel, too. With `inputs`, "auto" and "evidence" choose a separate C for each
-        input, and another one for all other weights, such as transitions.
+        4,000 tokens. With fewer than 20, it keeps the smallest C that is worse than the best one by at most one
+        standard error. `kernelcrf.rules.HeldOut(scoring="span_f1")` chooses C by another score. The final fit, to all
+        sequences, has no temperature: use TemperatureScaling if you need calibrated probabilities. "evidence" maximises
+        the marginal likelihood: the probability of the training labels, averaged over the prior distribution of the
+        weights. `kernelcrf.rules.Evidence(optimize_kernel=True)` chooses the hyperparameters of the kernel, too. With
+        `inputs`, "auto" and "evidence" choose a separate C for each input, and another one for all other weights, such
+        as transitions.
     penalty : None or a penalty of kernelcrf.penalties, default=None
         A penalty that is added to that of `C`, and makes weights zero. `ElasticNet(l1)` is the L1 penalty of all
         weights, as CRFsuite's c1; it needs linear kernels. `GroupLasso(l1)` leaves out features, landmarks or inputs.
@@ -93,9 +106,10 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         How similar labels are. With "delta", each label has its own weights. "centred" removes the mean score of all
         labels, which does not change probabilities. A positive semi-definite matrix of similarities lets similar labels
         learn from each other.
-    fit_intercept : bool or "boundaries", default=False
-        Whether to learn a constant score for each label. "boundaries" adds scores of the first and of the last label of
-        a sequence. C is the prior variance of all these scores, too.
+    fit_intercept : "auto", bool or "boundaries", default="auto"
+        Whether to learn a constant score for each label. "auto" does so for arrays and data frames, and not for feature
+        dicts and sparse matrices, as CRFsuite. "boundaries" adds scores of the first and of the last label of a
+        sequence. C is the prior variance of all these scores, too.
     constraints : None, "BIO", "IOB1", "IOB2", "BIOUL", "BILOU", "IOBES", "BIOES", "BMES" or pairs, default=None
         A tagging scheme, or all pairs (label, next label) that are allowed. Labellings that break the scheme, or that
         have another pair, have probability 0.
@@ -178,6 +192,9 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     landmark_positions_ : (n_landmarks, 2), the index of the sequence and of the token of each landmark. If the landmark
         is not itself a training token, these are the indices of the nearest training token. None for the linear kernel.
     C_ : the prior variance of the fit; with `inputs`, that of the weights that belong to no input, such as transitions.
+    search_ : the models that the search for C has compared on held-out sequences, as a dict of columns, from which
+        pandas.DataFrame makes a table. "score" is the mean log-likelihood per token, or the score of `HeldOut`, and
+        "error" is the standard error of its difference to the best one. Without a search, the columns are empty.
     kernel_ : the kernel of the fit; with `inputs`, a dict of kernels.
     input_variances_ : the prior variance of each of several `inputs`, a dict.
     log_marginal_likelihood_error_ : the standard error of `log_marginal_likelihood()`, which is estimated from random
@@ -215,9 +232,9 @@ class ChainCRF(SequenceEstimator[ChainModel]):
 
     >>> distribution = crf.distribution(x)
     >>> [round(log_p, 1) for labels, log_p in distribution.k_best(2)[0]], distribution.entropy().round(1)
-    ([-0.4, -1.7], array([1.]))
+    ([-0.4, -1.6], array([1.]))
     >>> [(s.start, s.end, s.label, round(s.probability, 2)) for s in distribution.spans()[0]]
-    [(0, 2, 2, 0.91), (2, 9, 1, 0.72)]
+    [(0, 2, 2, 0.9), (2, 9, 1, 0.71)]
 
     Other answers:
 
@@ -228,7 +245,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     >>> crf.explain(x[0], 4, n_terms=1).label, crf.uncertainty(x, n_samples=20).epistemic[0].shape
     (1, (9,))
     >>> crf.select_for_labelling(new.X, 3, random_state=0).shape, round(crf.log_marginal_likelihood())
-    ((3,), -122)
+    ((3,), -123)
     >>> crf.get_feature_names_out()[:2], crf.top_features(2).columns.tolist(), crf.transition_table().shape
     (array(['chaincrf0', 'chaincrf1'], dtype=object), ['label', 'feature', 'sequence', 'token', 'weight'], (3, 3))
     >>> updated = ChainCRF(prior=crf, random_state=0).fit(new.X, new.y)  # does not read `data` again
@@ -246,6 +263,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
 
     _model_type = ChainModel
     _scored_by_inputs: ClassVar[tuple[str, ...]] = OF_INPUTS
+    _scores_labels = True
 
     edge_coef_ = Fitted[Floats | None]("edge_coef")
 
@@ -257,6 +275,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         sample_weight: UserData = None,
         lengths: UserData = None,
         *,
+        groups: UserData = None,
         base_scores: UserData = None,
     ) -> Self:
         """Fit the model to labelled sequences, and return it.
@@ -268,6 +287,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             and its labels are part of `classes_`. If all weights are 0 and `prior` is given, the result is the earlier
             model, unchanged.
         lengths : the number of tokens of each sequence.
+        groups : one group per sequence, such as a person or a document. The search for C and for the kernel holds out
+            all sequences of a group together, because sequences of one group may resemble each other.
         base_scores : scores that are added to those of the model and not learned, for example the logarithms of the
             probabilities of a lexicon, a rule or a neural network. One array per sequence (or one array in all, with
             `lengths`), with one row per token and one column per label, in the order of `classes_`, which is sorted. A
@@ -282,8 +303,13 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         settings["earlier"] = None if earlier is None else (earlier.reader, earlier.labels)
         if self.engine is None and not is_distributed(X):
             settings["prior"] = None if prior is None else (prior.reader, prior.labels)
-            settings["base_scores"] = base_scores
+            settings |= {"base_scores": base_scores, "groups": groups}
             read = read_training_data(X, y, sample_weight, lengths, inputs=self._chosen, **settings)
+        elif groups is not None:
+            raise ValueError(
+                "groups cannot be combined with data on a cluster: pass sequences in this process and engine=None, or "
+                "C as a number"
+            )
         elif base_scores is not None:
             raise ValueError(
                 "base_scores cannot be combined with data on a cluster: pass sequences in this process and "
@@ -323,7 +349,11 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             make,
             earlier,
             prior=known,
+            dense=self._is_dense(reader),
+            compare=partial(self._compare, read.labels.classes),
         )
+        if found.held_out is not None:
+            _warn_of_rare_spans(found.held_out, read.labels.classes)
         metadata = next((dict(one.metadata) for one in (earlier, prior) if one is not None), {})
         readers = reader, read.labels, read.legal
         self.model_ = ChainModel.of(found, readers, self._specification, self._engine, metadata, base or ())
@@ -413,6 +443,17 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         of_inputs = [named_term(name) for name, one in self._named_inputs.items() if one.scores == TOKENS]
         return self._least_counts_of(of_inputs or [TOKEN_TERM])
 
+    def _compare(self, classes: Array, choice: KernelChoice | None) -> Comparison:
+        """Return what the search for C compares on held-out sequences; `choice` has the kernels, if there are some."""
+        rule, metric = find_C_rule(self.C), None
+        if isinstance(rule, HeldOut) and rule.scoring is not None:
+            of_labels = label_metric(rule.scoring)
+
+            def metric(true: Sequence[Labels], predicted: Sequence[Labels]) -> float:
+                return float(of_labels(*([classes[indices] for indices in labels] for labels in (true, predicted))))
+
+        return Comparison(choice, metric, counts=_are_tags(classes))
+
     def _expected_features(self) -> dict[bool, int]:
         """Return the likely number of kernel features per token, which determines how data are divided on a cluster.
 
@@ -420,3 +461,27 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         """
         inputs = list(self._named_inputs.values()) or [Input(self.kernel, n_components=self.n_components)]
         return {sparse: sum(one.expected_features(sparse=sparse) for one in inputs) for sparse in (False, True)}
+
+
+def _are_tags(classes: Array) -> bool:
+    """Return whether labels are tags of spans, such as B-PER, and O for all other tokens."""
+    names = classes.tolist()
+    return OUTSIDE_TAG in names and all(
+        isinstance(one, str) and (one == OUTSIDE_TAG or one[1:2] == "-") for one in names
+    )
+
+
+def _warn_of_rare_spans(search: HeldOutSearch, classes: Array) -> None:
+    """Warn if the model that a search has chosen predicts almost no spans for held-out sequences that have some."""
+    if search.n_true is None or search.n_predicted is None:
+        return
+    inside = classes != OUTSIDE_TAG
+    n_true, n_predicted = int(search.n_true[inside].sum()), int(search.n_predicted[inside].sum())
+    if n_true >= LEAST_IN_SPANS and n_predicted < RARE_SHARE * n_true:
+        warnings.warn(
+            f"the model predicts almost no spans: on held-out sequences, {n_predicted} tokens are predicted to be in "
+            f"spans, and {n_true} are. Set decoding='f1', which predicts more spans, choose C by "
+            "C=kernelcrf.rules.HeldOut(scoring='span_f1'), or give sequences with spans more weight by class_weight",
+            UserWarning,
+            stacklevel=stacklevel_of_user(),
+        )

@@ -62,14 +62,15 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         and `class_weight`.
     C : float, "auto", "evidence" or a rule of kernelcrf.rules, default=1.0
         Each class has a latent function, whose value is the score of the class. The prior covariance of this function
-        is C times the kernel. With two classes and the kernel k, this is scikit-learn's GaussianProcessClassifier with
-        the kernel 2 C k. "auto" chooses a power of 10 on held-out rows. "evidence" maximises the marginal likelihood:
-        the probability of the training labels, averaged over the prior distribution.
+        is C times the kernel. With two classes, the kernel k and fit_intercept=False, this is scikit-learn's
+        GaussianProcessClassifier with the kernel 2 C k. "auto" chooses a power of 10 on held-out rows. "evidence"
+        maximises the marginal likelihood: the probability of the training labels, averaged over the prior distribution.
     label_kernel : "delta", "centred" or (L, L) array, default="delta"
         How similar classes are, as in ChainCRF. A positive semi-definite matrix of similarities lets similar classes
         learn from each other.
-    fit_intercept : bool, default=False
-        Whether to learn a constant score for each class, with the prior variance C.
+    fit_intercept : "auto" or bool, default="auto"
+        Whether to learn a constant score for each class, with the prior variance C. "auto" learns them for arrays and
+        data frames, and does not for sparse matrices.
     classes : None or labels, default=None
         All labels, if some of them may not occur in y, or if -1 is one of them.
     class_weight : None, "balanced" or dict, default=None
@@ -114,9 +115,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     (3,)
     >>> mean, variance = model.latent_mean_and_variance(X[:3])
     >>> model.decision_function(X[:3]).round(1), variance.shape, model.uncertainty(X[:3], n_samples=20).epistemic.shape
-    (array([-6.2, 11.1,  3.5]), (3,), (3,))
+    (array([-6.2, 11.6,  3.6]), (3,), (3,))
     >>> round(model.C_), round(model.log_marginal_likelihood(), 1)
-    (98, -31.7)
+    (99, -32.5)
     >>> model.get_feature_names_out()[:1], model.top_features(2).columns.tolist()
     (array(['kernelclassifier0'], dtype=object), ['label', 'feature', 'weight'])
     >>> model.save("rows.kcrf")
@@ -195,7 +196,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         if prior is not None:
             positions = np.searchsorted(classes, prior.classes).astype(np.int32)
             update = earlier_of(prior, positions, len(classes), data.n_columns)
-        found = self._train_chain(data, len(classes), make, earlier, prior=update)
+        dense = not is_sparse(X) if rows.named is None else self._is_dense(rows.named)
+        found = self._train_chain(data, len(classes), make, earlier, prior=update, dense=dense)
         self.model_ = RowModel.of(found, rows, classes, self._specification, base or ())
         return self
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -13,18 +13,23 @@ from sklearn.utils.validation import _check_feature_names_in
 from kernelcrf.answers.weights import data_frame, top_terms
 from kernelcrf.arrays import Array, Floats, UserData
 from kernelcrf.estimators.base import Fitted, FittedNames, InputEstimator
-from kernelcrf.estimators.parameters import CLASS_WEIGHT
+from kernelcrf.estimators.parameters import AUTO_INTERCEPT, BOUNDARIES, CLASS_WEIGHT
 from kernelcrf.fitting.corpus import Corpus, Groups, Problem
 from kernelcrf.fitting.earlier import Earlier
+from kernelcrf.fitting.held_out import Comparison, KernelChoice
 from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
 from kernelcrf.models.kernel import KernelModel
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.rules import AUTO, HeldOut, find_C_rule
 from kernelcrf.score.cliques import TOKENS
-from kernelcrf.score.terms import Term, chain_terms
-from kernelcrf.validation import COUNT, FLAG, validated
+from kernelcrf.score.terms import BIAS_TERM, START_TERM, Term, chain_terms
+from kernelcrf.validation import COUNT, validated
+
+# kernel="auto" compares gamma with this many times smaller and larger values.
+GAMMA_STEP = 4.0
 
 Chained = TypeVar("Chained", bound=KernelModel)
 
@@ -35,7 +40,7 @@ class KernelEstimator(InputEstimator[Chained]):
 
     label_kernel: Annotated[Any, LABEL_KERNEL] = "delta"
     class_weight: Annotated[Any, CLASS_WEIGHT] = None
-    fit_intercept: Annotated[bool | str, FLAG] = False
+    fit_intercept: Annotated[bool | str, AUTO_INTERCEPT] = "auto"
 
     _has_edges: ClassVar[bool] = True
 
@@ -43,6 +48,7 @@ class KernelEstimator(InputEstimator[Chained]):
     intercept_ = Fitted[Floats]("intercept")
     kernel_ = Fitted[InputKernel | dict[str, InputKernel]]("kernel")
     objective_curve_ = Fitted[Floats]("objective_curve")
+    search_ = Fitted[dict[str, list[Any]]]("search")
     n_features_in_ = Fitted[int]("reader.n_features")
     feature_names_in_ = FittedNames("reader.column_names")
 
@@ -66,6 +72,9 @@ class KernelEstimator(InputEstimator[Chained]):
         earlier: Chained | None,
         more: Callable[[Mapping[str, InputKernel], float], list[Term]] = lambda kernels, C: [],
         prior: Earlier | None = None,
+        *,
+        dense: bool,
+        compare: Callable[[KernelChoice | None], Comparison] = Comparison,
     ) -> Trained:
         """Fit the model to sequences; a warm start uses the kernels of the previous fit and starts from its weights.
 
@@ -73,18 +82,21 @@ class KernelEstimator(InputEstimator[Chained]):
         make : a function that returns the kernel of each parameter that sets a kernel, for a fit without a warm start.
         more : a function of these kernels and of C, which returns terms besides those of a chain.
         prior : the model that determines the prior of the weights, whose kernels are used, or None.
+        dense : whether inputs are arrays or data frames; fit_intercept="auto" then means True.
+        compare : a function that returns what the search for C compares, given the kernels.
         """
         start, C = None, self._first_C(earlier)
         kernels = make() if earlier is None else earlier.kernels
         if prior is not None:
             start, kernels = prior.start, {**kernels, **prior.kernels}
+        has_bias, has_ends = self._find_intercept(prior, dense)
         terms = chain_terms(
             n_labels,
             kernels.get("kernel"),
             C=C,
             C_edge=C if self._has_edges else None,
-            C_bias=C if self.fit_intercept else None,
-            C_ends=C if isinstance(self.fit_intercept, str) else None,
+            C_bias=C if has_bias else None,
+            C_ends=C if has_ends else None,
             label_kernel=self._label_kernel(n_labels),
             inputs=self._scored_inputs(kernels, C),
         )
@@ -95,7 +107,40 @@ class KernelEstimator(InputEstimator[Chained]):
         problem = Problem(terms, data, self._least_counts).only_observed()
         if earlier is not None:
             start = earlier.start_for(problem.terms, data.n_columns)
-        return self._train(problem, groups, start, self._seed())
+        comparison = compare(self._kernel_choice(problem.terms, kernels) if start is None else None)
+        return self._train(problem, groups, start, self._seed(), comparison=comparison)
+
+    def _is_dense(self, reader: SequenceReader | InputsReader) -> bool:
+        """Return whether an input consists of arrays or data frames."""
+        if isinstance(reader, InputsReader):
+            return any(not reader.is_sparse(name) for name in self.inputs)
+        return not reader.is_sparse(TOKENS)
+
+    def _find_intercept(self, prior: Earlier | None, dense: bool) -> tuple[bool, bool]:
+        """Return whether labels have constant scores, and whether first and last labels have scores.
+
+        fit_intercept="auto" means those of the prior, or without a prior, constant scores if inputs are dense.
+        """
+        if self.fit_intercept != AUTO:
+            return bool(self.fit_intercept), self.fit_intercept == BOUNDARIES
+        if prior is None:
+            return dense, False
+        names = {term.name for term in prior.layout.terms}
+        return BIAS_TERM in names, START_TERM in names
+
+    def _kernel_choice(self, terms: Sequence[Term], kernels: Mapping[str, InputKernel]) -> KernelChoice | None:
+        """Return the kernels that the search for C compares, or None if the parameter `kernel` determines the kernel.
+
+        kernels : the kernel of each parameter that sets a kernel.
+        """
+        usual = kernels.get("kernel")
+        is_auto = isinstance(self.kernel, str) and self.kernel == AUTO
+        if not is_auto or usual is None or usual.is_linear or not isinstance(find_C_rule(self.C), HeldOut):
+            return None
+        factors = (1 / GAMMA_STEP, GAMMA_STEP) if self.gamma == "scale" else ()
+        variants = [replace(usual, gamma=float(usual.gamma or 1.0) * factor) for factor in factors]
+        names = [term.name for term in terms if term.kernel is usual]
+        return KernelChoice(names, [InputKernel("linear"), usual, *variants])
 
     def _check_combinations(self) -> None:
         super()._check_combinations()

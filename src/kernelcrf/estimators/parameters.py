@@ -115,7 +115,8 @@ def _least_count(given: str | float) -> float | None:
 GAMMA = either(one_of("scale", "auto"), *POSITIVE.constraints)
 # The value of `fit_intercept` that also adds scores of the first and the last label of a sequence.
 BOUNDARIES = "boundaries"
-INTERCEPT = either(*FLAG.constraints, one_of(BOUNDARIES))
+AUTO_INTERCEPT = either(one_of("auto"), *FLAG.constraints)
+INTERCEPT = either(one_of("auto", BOUNDARIES), *FLAG.constraints)
 POSTERIOR = either(one_of("map", "laplace"))
 DRAWS = {"n_samples": either(SIZE, nothing), "random_state": SEED}
 OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0, most=1e12), advice="0 uses the mode only")}

@@ -98,7 +98,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     label_kernel : "delta", "centred" or (L, L) array, default="delta"
         How similar labels are, as in ChainCRF. It applies to the function that scores every token, and to the
         intercept. The scores of first and last tokens and of whole segments have separate weights for each label.
-    fit_intercept : bool or "boundaries", default=False
+    fit_intercept : "auto", bool or "boundaries", default="auto"
         Whether to learn a constant score for the label of each token. "boundaries" adds scores of the labels of the
         first and of the last segment of a sequence.
     constraints : None or pairs, default=None
@@ -151,8 +151,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     ('optimal', 0.9)
     >>> crf.duration_table().round(1).T
          1    2    3    4    5    6
-    0 -3.5 -3.5 -3.3  0.8  0.9  1.0
-    1 -2.2 -2.6 -2.4  1.2  0.9  0.4
+    0 -3.4 -3.6 -3.4  0.6  0.7  0.7
+    1 -2.3 -2.5 -2.4  1.3  1.1  0.6
     >>> x = X[:1]
     >>> distribution = crf.distribution(x)
     >>> [(s.start, s.end, s.label, round(s.probability, 1)) for s in distribution.spans()[0]][:3]
@@ -167,7 +167,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     >>> crf.explain(x[0], 4).label, crf.uncertainty(x, n_samples=20).epistemic[0].shape
     (0, (28,))
     >>> crf.select_for_labelling(X, 3, random_state=0).shape, round(crf.log_marginal_likelihood())
-    ((3,), -127)
+    ((3,), -129)
     >>> crf.get_feature_names_out(), crf.top_features(1).shape, crf.transition_table().shape
     (array(['x0'], dtype=object), (2, 3), (2, 2))
     >>> crf.save("segments.kcrf")
@@ -199,6 +199,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         sample_weight: UserData = None,
         lengths: UserData = None,
         *,
+        groups: UserData = None,
         base_scores: UserData = None,
     ) -> Self:
         """Fit the model to labelled sequences, and return it.
@@ -207,6 +208,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         y : a list with the labels or the segments of each sequence, or, with `lengths`, one list of all labels.
         sample_weight : one weight per sequence.
         lengths : the number of tokens of each sequence.
+        groups : one group per sequence, as in `ChainCRF.fit`.
         base_scores : scores of the labels of tokens that are added and not learned, as in `ChainCRF.fit`.
         """
         self._validate_params()
@@ -222,7 +224,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             learns_names=self._learns_names,
             earlier=None if earlier is None else (earlier.reader, earlier.labels),
             read_tokens=partial(read_tokens, is_tags=None if before is None else before.spec.is_tags),
-            fit_labels=fit_labels, extend_labels=extend_labels, base_scores=base_scores,
+            fit_labels=fit_labels, extend_labels=extend_labels, base_scores=base_scores, groups=groups,
             prior=None if prior is None else (prior.reader, prior.labels),
         )  # fmt: skip
         reader, flat = read.reader, read.data
@@ -238,7 +240,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         pooled, segment_reader = self._pool(X, lengths, flat, longest, before)
         data = LabelledSegments(
             flat.X, flat.chains, flat.labels, flat.n_labels, flat.allowed, flat.weights, legal, flat.base,
-            spec=spec, longest=longest, tail=bool(self.tail), pooled=pooled,
+            groups=flat.groups, spec=spec, longest=longest, tail=bool(self.tail), pooled=pooled,
         )  # fmt: skip
         data.check()
 
@@ -255,7 +257,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         if prior is not None:
             positions = np.array([spec.types.index(label) for label in prior.spec.types], np.int32)
             known = earlier_of(prior, positions, len(spec.types), data.n_columns)
-        found = self._train_chain(data, len(spec.types), kernels, earlier, terms, known)
+        dense = self._is_dense(reader)
+        found = self._train_chain(data, len(spec.types), kernels, earlier, terms, known, dense=dense)
         self.model_ = SegmentModel.of(
             found, (reader, read.labels, legal), self._specification, self._engine,
             {} if before is None else dict(before.metadata), flat.base or (), longest=longest, tail=bool(self.tail),

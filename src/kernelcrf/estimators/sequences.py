@@ -47,7 +47,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     """Base class of estimators of sequences: labels, probabilities, scores, explanations and tables."""
 
     C: Annotated[float | str | VarianceRule, PRIOR_VARIANCE_OR_RULE] = "auto"
-    fit_intercept: Annotated[bool | str, INTERCEPT] = False
+    fit_intercept: Annotated[bool | str, INTERCEPT] = "auto"
     constraints: Annotated[Any, CONSTRAINTS] = None
     classes: Annotated[Any, CLASSES] = None
     hash_features: Annotated[int | None, HASH_FEATURES] = None

@@ -94,13 +94,27 @@ class Corpus(ABC):
         """
 
     @abstractmethod
-    def hold_out(self, n_tokens: int) -> Sequence[tuple[Corpus, Corpus]]:
+    def hold_out(self, n_tokens: int, n_few: int) -> Sequence[tuple[Corpus, Corpus]]:
         """Return folds, each as a pair: four fifths of the samples for training, and a fifth that is held out.
 
         With 50 samples or more, there is one fold. With fewer samples, there are five folds, because a fifth of a few
         samples may differ much from the others. With fewer than five samples, there is no fold. Some tokens may be left
-        out if all folds together would have more than `n_tokens` tokens.
+        out if all folds together would have more than `n_tokens` tokens, or `n_few` tokens if there are five folds.
         """
+
+    def blocks(self) -> Sequence[Corpus]:
+        """Return the samples in blocks, whose log-likelihoods are compared one by one."""
+        return [self]
+
+    @property
+    def n_groups(self) -> int:
+        """Return the number of samples, or of groups of samples that are held out together."""
+        raise NotImplementedError
+
+    @property
+    def n_tokens(self) -> int:
+        """Return the number of labelled tokens, rows or nodes."""
+        raise NotImplementedError
 
     def observed(self, term: Term, least: float) -> Pairs | None:
         """Return the pairs of a feature and a label of a term that occur in the data at least `least` times.
@@ -169,11 +183,14 @@ class Problem:
         return problem
 
 
-def folds(n_samples: int) -> Sequence[Flags]:
-    """Return one array of flags per fold, which are True for held-out samples; `Corpus.hold_out` explains the folds."""
-    if n_samples < HELD_OUT:
+def folds(n_samples: int, least: int = HELD_OUT) -> Sequence[Flags]:
+    """Return one array of flags per fold, which are True for held-out samples; `Corpus.hold_out` explains the folds.
+
+    least : with fewer samples, there is no fold.
+    """
+    if n_samples < least:
         return []
-    remainders = range(HELD_OUT) if n_samples < FEW else [HELD_OUT - 1]
+    remainders = range(min(n_samples, HELD_OUT)) if n_samples < FEW else [HELD_OUT - 1]
     return [np.arange(n_samples) % HELD_OUT == r for r in remainders]
 
 

@@ -69,7 +69,15 @@ class LabelledGraphs(LocalCorpus):
         """Return the sum of the weights of all samples, which is their number if all weights are 1."""
         return float(self.n_samples if self.weights is None else self.weights.sum())
 
-    def hold_out(self, n_tokens: int) -> Sequence[tuple[LabelledGraphs, LabelledGraphs]]:
+    @property
+    def n_groups(self) -> int:
+        return self.n_samples if self.weights is None else int((self.weights > 0).sum())
+
+    @property
+    def n_tokens(self) -> int:
+        return int(self.labels.size)
+
+    def hold_out(self, n_tokens: int, n_few: int) -> Sequence[tuple[LabelledGraphs, LabelledGraphs]]:
         """Return folds, each as a pair of copies of all samples with different weights.
 
         In the first copy, for training, the held-out samples have weight 0. In the second copy, all other samples have

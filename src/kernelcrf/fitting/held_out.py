@@ -1,4 +1,4 @@
-"""Choose the prior variance C on held-out samples, for C="auto".
+"""Choose the prior variance C on held-out samples, for C="auto", and with it the kernel, for kernel="auto".
 
 A fifth of the samples is held out. For several values of C, weights theta_C are fitted to the other samples. The chosen
 C maximises the log-likelihood of the held-out labels at the best temperature T,
@@ -16,92 +16,343 @@ does not increase l, the search goes down instead. Finer steps would gain little
 the terms of the score are in several groups, all groups have the same C at first. Then the C of one group after the
 other is changed, while l increases.
 
-The samples are sequences, graphs or rows. Long sequences are cut into pieces, and about 20,000 tokens are drawn. All
-pieces of a sequence are held out together, unless there are fewer than five sequences: then each piece is a sample. If
-there are fewer than 50 samples, each of them is held out once, in five folds with about 4,000 tokens; l then has the
-sum over all folds. If there are fewer than five samples, C is 1. The best C depends little on the amount of data,
-because C describes the size of the weights, so that the cost of the search can be bounded in this way. The same samples
-are drawn every time, so that a fit can be repeated and resumed.
+Kernels are compared in the same way, simplest first: linear, rbf with gamma="scale", and rbf with a quarter and with
+four times this gamma. C is searched for the first two. The others start at the best C of rbf, and stop there if they
+are clearly worse. Let l_b
+be the part of l that is due to block b of the held-out samples. The standard error of the difference between two models
+with B blocks is the standard deviation of the B differences of l_b, times the square root of B. The chosen kernel is
+the simplest one whose l is at most one standard error below the largest l. If there are fewer than 20 samples, C is
+chosen in this way too: the smallest C whose l is at most one standard error below that of the best C.
+
+If a metric of labels is given, such as the F1 score of spans, it takes the place of l. It compares the likeliest labels
+of all held-out samples with the true ones, all values of C from 0.01 to 1,000 are tried, and the first of the best
+models is chosen.
+
+The samples are sequences, graphs or rows. Long sequences are cut into pieces, and about 20,000 tokens are drawn, or
+8,000 if kernels are compared. All pieces of a sequence are held out together, and so are all sequences of a group of
+the user. If there are fewer than five sequences without groups, a fifth of each sequence is held out at a time: a
+stretch of neighbouring tokens, because tokens next to training tokens would be no test. If there are fewer than 50
+samples or groups, each of them is held out once, in five folds with about 4,000 tokens; l then has the sum over all
+folds. If there are too few samples for folds, C is 1, and the kernel is rbf. The best C depends little on the amount of
+data, because C describes the size of the weights, so that the cost of the search can be bounded in this way. The same
+samples are drawn every time, so that a fit can be repeated and resumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
+from kernelcrf.arrays import Floats, Ints, Labels
 from kernelcrf.basis.features import Features
-from kernelcrf.fitting.corpus import Groups, Problem
+from kernelcrf.fitting.corpus import Corpus, Groups, Problem
 from kernelcrf.fitting.fit import Settings, Start, choose_features, objective_of, solve
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.objective import Objective
+from kernelcrf.partitions.chains import ChainPartition
 
 FIRST_C = 1.0
-MOST_TOKENS, MOST_LANDMARKS = 20_000, 500
+MOST_TOKENS, MOST_LANDMARKS, FEW_TOKENS = 20_000, 500, 4_000
+COMPARED_TOKENS, COMPARED_LANDMARKS = 8_000, 150
+FEW_SAMPLES = 20
 LEAST_POWER, MOST_POWER = -3, 4
+SCORED_POWERS = range(-2, 4)
 SEARCH_TOL, SEARCH_ITERATIONS = 1e-2, 200
 LEAST_GAIN = 1e-6
 TEMPERATURES = np.geomspace(3 / 4, 4 / 3, 5)
 
+Powers = tuple[int, ...]
+# metric(y_true, y_pred) of label indices, one array per sequence.
+Metric = Callable[[Sequence[Labels], Sequence[Labels]], float]
+
+
+@dataclass(frozen=True, eq=False)
+class KernelChoice:
+    """Kernels to compare.
+
+    terms : the names of the terms that share the kernel.
+    kernels : the kernels, simplest first: linear, the one that is used if there are too few samples to compare, and
+        variants of this one, whose search for C starts at its best C.
+    """
+
+    terms: Collection[str]
+    kernels: Sequence[InputKernel]
+
+    @property
+    def usual(self) -> InputKernel:
+        """Return the kernel that is used if there are too few samples to compare."""
+        return self.kernels[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Kernels and metrics: all that a search on held-out samples compares besides values of C.
+
+    choice : the kernels to compare, or None if the kernel is given.
+    metric : the metric of labels that takes the place of the log-likelihood, or None.
+    counts : whether to count the labels that the chosen model predicts for held-out sequences.
+    """
+
+    choice: KernelChoice | None = None
+    metric: Metric | None = None
+    counts: bool = False
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One model that was compared on held-out samples.
+
+    kernel : the name of the kernel; None if kernels were not compared.
+    gamma : the coefficient of the kernel; None if it has none, or if kernels were not compared.
+    C : the prior variance of each group of terms.
+    score : the mean log-likelihood per held-out token, or the metric.
+    error : the standard error of the difference between this score and that of the best trial; None for a metric.
+    chosen : whether the fit has this kernel and this C.
+    """
+
+    kernel: str | None
+    gamma: float | None
+    C: tuple[float, ...]
+    score: float
+    error: float | None
+    chosen: bool
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutSearch:
+    """The result of a search on held-out samples.
+
+    Cs : the chosen C of each group of terms.
+    kernel : the chosen kernel, or None if kernels were not compared.
+    trials : all models that were compared, sorted by kernel and by C.
+    n_true, n_predicted : how many held-out tokens have each label, and for how many of them the chosen model predicts
+        it; None if this was not counted.
+    """
+
+    Cs: list[float]
+    kernel: InputKernel | None = None
+    trials: tuple[Trial, ...] = ()
+    n_true: Ints | None = None
+    n_predicted: Ints | None = None
+
 
 def choose_held_out_C(problem: Problem, groups: Groups, settings: Settings, start: Start | None) -> list[float]:
-    """Return the C of each group that maximises l(C), or 1 if there are fewer than five samples.
+    """Return the C of each group that is best on held-out samples, or 1 if there are too few samples."""
+    return search_held_out(problem, groups, settings, start, Comparison()).Cs
+
+
+def search_held_out(
+    problem: Problem,
+    groups: Groups,
+    settings: Settings,
+    start: Start | None,
+    comparison: Comparison,
+) -> HeldOutSearch:
+    """Return the C of each group, and the kernel, that are best on held-out samples.
 
     groups : names of the terms that share one C, for each C; all other terms keep their C.
     start : an earlier fit, whose feature maps are used, or None.
     """
-    parts = problem.corpus.hold_out(MOST_TOKENS)
+    choice, metric = comparison.choice, comparison.metric
+    n_tokens, most = (MOST_TOKENS, MOST_LANDMARKS) if choice is None else (COMPARED_TOKENS, COMPARED_LANDMARKS)
+    parts = problem.corpus.hold_out(n_tokens, FEW_TOKENS)
     if not parts:
-        return [FIRST_C] * len(groups)
+        return HeldOutSearch([FIRST_C] * len(groups), None if choice is None else choice.usual)
     settings = replace(
-        settings.with_numbers(lambda n: n if isinstance(n, int) else MOST_LANDMARKS),
+        settings.with_numbers(lambda n: most if not isinstance(n, int) else n if choice is None else min(n, most)),
         tol=max(settings.tol, SEARCH_TOL),
         max_iter=SEARCH_ITERATIONS,
         certify_full=False,
         random_state=0,
         callback=None,
     )
-    folds = list[_Fold]()
-    for fold in parts:
-        training = problem.on(fold[0])
-        held_out = replace(training, corpus=fold[1])
-        features = choose_features(training, settings, start)
-        start = Start({name: one.map for name, one in features.items()})
-        folds.append(_Fold(training, held_out, features, choose_features(held_out, settings, start)))
 
-    @cache
-    def likelihood(powers: tuple[int, ...]) -> float:
-        Cs = [10.0**power for power in powers]
-        return float(np.max(np.sum([fold.likelihoods(groups, Cs, settings) for fold in folds], axis=0)))
+    def candidate(kernel: InputKernel | None) -> _Candidate:
+        changed = problem if choice is None else problem.changed(choice.terms, kernel=kernel)
+        return _Candidate(kernel, changed, parts, groups, settings, start, comparison)
 
-    return [10.0**power for power in highest(likelihood, len(groups))]
+    candidates = [candidate(kernel) for kernel in ([None] if choice is None else choice.kernels)]
+    for one in candidates[:2]:
+        one.search()
+    for one in candidates[2:]:
+        one.follow(candidates[1])
+    top = max(candidates, key=lambda one: one.value(one.best))
+    chosen = next(one for one in candidates if one.is_as_good_as(top))
+    powers = chosen.best
+    if metric is None and len(parts) > 1 and sum(held_out.n_groups for _, held_out in parts) < FEW_SAMPLES:
+        powers = chosen.smallest()
+    trials = [trial for one in candidates for trial in one.trials(top, powers if one is chosen else None)]
+    counts = chosen.label_counts(powers) if comparison.counts else (None, None)
+    return HeldOutSearch([10.0**power for power in powers], chosen.kernel, tuple(trials), *counts)
+
+
+class _Candidate:
+    """A kernel with the folds, and what is known about the models with this kernel.
+
+    best : the exponents of the best C that were tried, one per group.
+    """
+
+    best: Powers = ()
+
+    def __init__(
+        self,
+        kernel: InputKernel | None,
+        problem: Problem,
+        parts: Sequence[tuple[Corpus, Corpus]],
+        groups: Groups,
+        settings: Settings,
+        start: Start | None,
+        comparison: Comparison,
+    ) -> None:
+        self.kernel, self._groups, self._settings, self._metric = kernel, groups, settings, comparison.metric
+        self._answers: dict[Powers, _Answers] = {}
+        self._folds = list[_Fold]()
+        self._decode = comparison.counts or self._metric is not None
+        self.n_tokens = sum(held_out.n_tokens for _, held_out in parts)
+        for training, held_out in parts:
+            fold = _Fold.of(problem.on(training), held_out, settings, start)
+            start = Start({name: one.map for name, one in fold.features.items()})
+            self._folds.append(fold)
+
+    def search(self) -> None:
+        """Find the best exponents, starting from 0 for all groups."""
+        n_groups = len(self._groups)
+        if self._metric is None:
+            self.best = highest(self.value, n_groups)
+        else:
+            self.best = max(((power,) * n_groups for power in SCORED_POWERS), key=self.value)
+
+    def follow(self, other: _Candidate) -> None:
+        """Find the best exponents, starting from those of another candidate; give up if they are clearly worse here."""
+        self.best = other.best
+        self.value(self.best)
+        if self._metric is None and self.is_as_good_as(other):
+            self.best = _climb(self.value, self.best, range(len(self.best)))
+
+    def value(self, powers: Powers) -> float:
+        """Return the log-likelihood of all held-out samples at the best temperature, or the metric."""
+        if powers not in self._answers:
+            Cs = [10.0**power for power in powers]
+            folds = [fold.evaluate(self._groups, Cs, self._settings, decode=self._decode) for fold in self._folds]
+            self._answers[powers] = _Answers.joined(folds)
+        answers = self._answers[powers]
+        if self._metric is None:
+            return float(answers.likelihoods.sum())
+        return self._metric(answers.true, answers.predicted)
+
+    def is_as_good_as(self, other: _Candidate) -> bool:
+        """Return whether the best value is at most one standard error below that of another candidate."""
+        difference = other.value(other.best) - self.value(self.best)
+        return difference <= (self.error(self.best, other, other.best) if self._metric is None else 0.0)
+
+    def error(self, powers: Powers, other: _Candidate, of_other: Powers) -> float:
+        """Return the standard error of the difference between the log-likelihoods of two models."""
+        differences = self._answers[powers].likelihoods - other._answers[of_other].likelihoods
+        n = len(differences)
+        return float(np.sqrt(n) * differences.std(ddof=1)) if n > 1 else 0.0
+
+    def smallest(self) -> Powers:
+        """Return the smallest exponents whose log-likelihood is at most one standard error below the best one."""
+        powers = self.best
+        while min(powers) > LEAST_POWER:
+            lower = tuple(power - 1 for power in powers)
+            if self.value(self.best) - self.value(lower) > self.error(lower, self, self.best):
+                break
+            powers = lower
+        return powers
+
+    def trials(self, top: _Candidate, chosen: Powers | None) -> Iterator[Trial]:
+        """Yield the models that were compared, by increasing C; `chosen` has the exponents of the chosen model."""
+        gamma = None if self.kernel is None or not self.kernel.reads_gamma else self.kernel.gamma
+        for powers in sorted(self._answers):
+            value, error = self.value(powers), None
+            if self._metric is None:
+                value, error = value / self.n_tokens, self.error(powers, top, top.best) / self.n_tokens
+            name = None if self.kernel is None else str(self.kernel.kernel)
+            Cs = tuple(10.0**power for power in powers)
+            yield Trial(name, gamma, Cs, value, error, powers == chosen)
+
+    def label_counts(self, powers: Powers) -> tuple[Ints, Ints]:
+        """Return how many held-out tokens have each label, and how many are predicted to have it."""
+        answers, n_labels = self._answers[powers], self._folds[0].training.terms[0].k_y.L
+        true, predicted = (np.concatenate(labels) for labels in (answers.true, answers.predicted))
+        return np.bincount(true, minlength=n_labels), np.bincount(predicted, minlength=n_labels)
+
+
+@dataclass(frozen=True, eq=False)
+class _Answers:
+    """Likelihoods and predictions of one model for held-out samples.
+
+    tempered : one row per block of samples and one column per temperature, the log-likelihood of the block's labels.
+    true, predicted : for each sequence, the indices of the true and of the likeliest labels of its labelled tokens;
+        empty if they were not asked for.
+    """
+
+    tempered: Floats
+    true: Sequence[Labels]
+    predicted: Sequence[Labels]
+
+    @classmethod
+    def joined(cls, folds: Sequence[_Answers]) -> _Answers:
+        """Return the answers of all folds together."""
+        true, predicted = ([labels for one in folds for labels in getattr(one, name)] for name in ("true", "predicted"))
+        return cls(np.concatenate([one.tempered for one in folds]), true, predicted)
+
+    @property
+    def likelihoods(self) -> Floats:
+        """Return the log-likelihood of each block at the temperature that is best for all blocks together."""
+        return np.asarray(self.tempered[:, self.tempered.sum(axis=0).argmax()])
 
 
 @dataclass(eq=False)
 class _Fold:
     """Samples for training and held-out samples, with their features, and the weights of the last fit.
 
+    training : the samples for training, and the terms.
     features : the features of the samples for training.
-    own : the features of the held-out samples.
+    blocks : for each block of held-out samples, the objective of these samples alone.
     latest : the weights of the last fit, or None before the first fit.
     """
 
     training: Problem
-    held_out: Problem
     features: dict[str, Features]
-    own: dict[str, Features]
+    blocks: Sequence[Objective]
     latest: Start | None = None
 
-    def likelihoods(self, groups: Groups, Cs: Sequence[float], settings: Settings) -> list[float]:
-        """Fit with the prior variances Cs, starting from the last fit; return log-likelihoods, one per temperature."""
+    @classmethod
+    def of(cls, training: Problem, held_out: Corpus, settings: Settings, start: Start | None) -> _Fold:
+        """Return a fold; its features are those of `start`, if it has some."""
+        features = choose_features(training, settings, start)
+        maps = Start({name: one.map for name, one in features.items()})
+        problems = [replace(training, corpus=block) for block in held_out.blocks()]
+        blocks = [objective_of(one, choose_features(one, settings, maps), settings.engine) for one in problems]
+        return cls(training, features, blocks)
+
+    def evaluate(self, groups: Groups, Cs: Sequence[float], settings: Settings, *, decode: bool) -> _Answers:
+        """Fit with the prior variances Cs, starting from the last fit, and return what the model says."""
         fitted = solve(self.training.with_variances(groups, Cs), self.features, settings, self.latest)
         self.latest = Start(weights=fitted.weights)
-        objective = objective_of(self.held_out.with_variances(groups, Cs), self.own, settings.engine)
-        tempered = [fitted.theta / temperature for temperature in TEMPERATURES]
-        return [objective.layout.penalty(theta) - objective.evaluate(theta).value for theta in tempered]
+        tempered = [[_log_likelihood(block, fitted.theta / T) for T in TEMPERATURES] for block in self.blocks]
+        true, predicted = list[Labels](), list[Labels]()
+        for block in self.blocks if decode else ():
+            for partition in block.partitions:
+                assert isinstance(partition, ChainPartition)
+                likeliest = partition.likeliest(block.layout, fitted.theta, settings.engine.n_jobs)
+                for low, high in pairwise(partition.chains.offsets.tolist()):
+                    known = partition.labels[low:high] >= 0
+                    true.append(partition.labels[low:high][known])
+                    predicted.append(likeliest[low:high][known])
+        return _Answers(np.array(tempered), true, predicted)
 
 
-def highest(likelihood: Callable[[tuple[int, ...]], float], n_groups: int = 1) -> tuple[int, ...]:
+def _log_likelihood(block: Objective, theta: Floats) -> float:
+    return block.layout.penalty(theta) - block.evaluate(theta).value
+
+
+def highest(likelihood: Callable[[Powers], float], n_groups: int = 1) -> Powers:
     """Return the integer exponents that maximise the log-likelihood, which is a function of one exponent per group.
 
     The search starts at 0 and goes up while the log-likelihood increases. If the first step up does not increase it,
@@ -116,9 +367,7 @@ def highest(likelihood: Callable[[tuple[int, ...]], float], n_groups: int = 1) -
     return powers
 
 
-def _climb(
-    likelihood: Callable[[tuple[int, ...]], float], powers: tuple[int, ...], changed: Collection[int]
-) -> tuple[int, ...]:
+def _climb(likelihood: Callable[[Powers], float], powers: Powers, changed: Collection[int]) -> Powers:
     """Change the exponents of the groups in `changed` by the same steps, while the log-likelihood increases."""
     start = powers
     for step in (1, -1):

@@ -11,7 +11,7 @@ For rbf and other kernels with k(x, x) = 1, the nearest input is the input with 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -40,6 +40,7 @@ from kernelcrf.score.features import TokenFeatures
 from kernelcrf.score.terms import Term
 
 PIECE = 100
+MOST_BLOCKS = 20
 GOLDEN, STRIDE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x9E3779B9)
 
 
@@ -53,6 +54,8 @@ class LabelledSequences(LocalCorpus):
     weights : the weight of each sequence, or None if all are 1.
     legal : constraints on labellings, or None.
     base : base scores, one row per token, as arrays named as in `score.cliques`; None if there are none.
+    groups : the number of the group of each sequence; the sequences of a group are held out together. None if each
+        sequence is a group.
     """
 
     X: Any
@@ -63,6 +66,7 @@ class LabelledSequences(LocalCorpus):
     weights: Floats | None = None
     legal: Legal | None = None
     base: Mapping[str, Array] | None = None
+    groups: Ints | None = field(default=None, kw_only=True)
 
     @property
     def piece(self) -> int:
@@ -92,14 +96,15 @@ class LabelledSequences(LocalCorpus):
             allowed=None if self.allowed is None or (labels >= 0).all() else self.allowed[nodes],
             weights=None if self.weights is None else self.weights[samples],
             base=None if self.base is None else {name: rows[nodes] for name, rows in self.base.items()},
+            groups=None if self.groups is None else self.groups[samples],
         )
 
-    def draw(self, n_tokens: int) -> tuple[Self, Array]:
+    def draw(self, n_tokens: int) -> tuple[Self, Array, Ints]:
         """Draw pieces of sequences that are spread evenly over the data, with about `n_tokens` tokens in total.
 
-        A piece has at most `piece` tokens, and may start and end with any label. Return the pieces, and the key of each
-        piece. The key is a number that depends only on the number of the sequence and the place of the piece in it.
-        Pieces with small keys are drawn first.
+        A piece has at most `piece` tokens, and may start and end with any label. Return the pieces, the key of each
+        piece, and in which fifth of its sequence it starts, from 0 to 4. The key is a number that depends only on the
+        number of the sequence and the place of the piece in it. Pieces with small keys are drawn first.
         """
         offsets, numbers = self.chains.offsets, self.chains.numbers
         counts = -(-self.chains.lengths // self.piece)
@@ -114,15 +119,38 @@ class LabelledSequences(LocalCorpus):
         chains = replace(Chains.from_lengths(lengths[drawn]), numbers=number[drawn])
         nodes = np.arange(chains.n_nodes) + np.repeat(start[drawn] - chains.offsets[:-1], lengths[drawn])
         pieces = self.take(nodes, chains, sequence[drawn])
-        return replace(pieces, legal=None if self.legal is None else self.legal.anywhere()), keys[drawn]
+        fifths = (HELD_OUT * place // counts[sequence])[drawn]
+        return replace(pieces, legal=None if self.legal is None else self.legal.anywhere()), keys[drawn], fifths
 
-    def hold_out(self, n_tokens: int) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
+    def hold_out(self, n_tokens: int, n_few: int) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
         """Draw about `n_tokens` tokens for all folds together; `Corpus.hold_out` explains the folds.
 
-        Either all pieces of a sequence are held out, or none. If there are fewer than five sequences, each piece is
-        treated as a separate sequence.
+        Either all pieces of a group are held out, or none. If there are no groups and fewer than five sequences, each
+        fifth of a sequence is a group.
         """
-        return divide(*self.draw(n_tokens), n_tokens)
+        return divide(*self.draw(n_tokens), n_tokens, n_few)
+
+    def blocks(self) -> Sequence[LabelledSequences]:
+        """Return the sequences in at most MOST_BLOCKS blocks; all sequences of a group are in one block."""
+        groups, n_groups = self.group_indices()
+        n = min(n_groups, MOST_BLOCKS)
+        return [self.only(groups % n == k) for k in range(n)]
+
+    @property
+    def n_groups(self) -> int:
+        return self.group_indices()[1]
+
+    @property
+    def n_tokens(self) -> int:
+        return self.chains.n_nodes
+
+    def group_indices(self) -> tuple[Places, int]:
+        """Return the index of the group of each sequence, counted from 0, and the number of groups."""
+        numbers = self.chains.numbers if self.groups is None else self.groups
+        if numbers is None:
+            numbers = np.arange(self.chains.n_samples)
+        different, indices = np.unique(numbers, return_inverse=True)
+        return indices, len(different)
 
     def rows(self, name: str) -> Inputs:
         return matrix_of(self.X, name)
@@ -184,33 +212,29 @@ class LabelledSequences(LocalCorpus):
 
 
 def divide(
-    pieces: LabelledSequences, keys: Array, n_tokens: int
+    pieces: LabelledSequences, keys: Array, fifths: Ints, n_tokens: int, n_few: int
 ) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
     """Return folds as `LabelledSequences.hold_out` does, from the pieces with the smallest keys.
 
-    All folds together have about `n_tokens` tokens. If there are few sequences, one piece of each sequence is taken,
-    then a second piece of each, and so on, so that a long sequence does not displace the others.
+    All folds together have about `n_tokens` tokens. If there are few groups, they have about `n_few` tokens: one piece
+    of each group is taken, then a second piece of each, and so on, so that a long sequence does not displace the
+    others.
     """
+    is_cut = pieces.groups is None and pieces.n_groups < HELD_OUT
+    if is_cut:
+        # Neighbouring tokens depend on each other, so that a fifth of a sequence is held out as a whole.
+        pieces = replace(pieces, groups=HELD_OUT * np.asarray(pieces.chains.numbers) + fifths)
     kept = _smallest(keys, pieces.chains.lengths, n_tokens)
     pieces, keys = pieces.only(kept), keys[kept]
-    groups = _groups(pieces, keys)
-    if len(np.unique(groups)) < FEW:
+    groups, n_groups = pieces.group_indices()
+    if n_groups < FEW:
         order = np.lexsort((keys, groups))
         turn = np.argsort(order) - np.searchsorted(groups[order], groups)
-        kept = _smallest(np.argsort(np.lexsort((keys, turn))), pieces.chains.lengths, n_tokens // HELD_OUT)
-        pieces, keys = pieces.only(kept), keys[kept]
-        groups = _groups(pieces, keys)
-    masks = folds(len(np.unique(groups)))
-    return [(pieces.only(~mask[groups]), pieces.only(mask[groups])) for mask in masks]
-
-
-def _groups(pieces: LabelledSequences, keys: Array) -> Places:
-    """Return the number of the sequence of each piece, counted from 0.
-
-    If there are fewer than five sequences, each piece gets a number of its own.
-    """
-    numbers, groups = np.unique(np.asarray(pieces.chains.numbers), return_inverse=True)
-    return np.argsort(np.argsort(keys)) if len(numbers) < HELD_OUT else groups
+        kept = _smallest(np.argsort(np.lexsort((keys, turn))), pieces.chains.lengths, min(n_tokens, n_few))
+        pieces = pieces.only(kept)
+        groups, n_groups = pieces.group_indices()
+    least = HELD_OUT if is_cut or pieces.groups is None else 2
+    return [(pieces.only(~mask[groups]), pieces.only(mask[groups])) for mask in folds(n_groups, least)]
 
 
 def _smallest(keys: Array, lengths: Ints, n_tokens: int) -> Flags:

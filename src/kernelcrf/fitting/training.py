@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -16,7 +16,7 @@ from kernelcrf.fitting.checkpoints import Checkpoint
 from kernelcrf.fitting.corpus import Groups, Problem
 from kernelcrf.fitting.evidence import choose_C, choose_kernel, variances
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit, with_gap_full
-from kernelcrf.fitting.held_out import choose_held_out_C
+from kernelcrf.fitting.held_out import Comparison, HeldOutSearch, search_held_out
 from kernelcrf.fitting.laplace import N_DRAWS, Laplace, laplace
 from kernelcrf.fitting.structure_search import Search, SearchSettings, renewed, search
 from kernelcrf.validation import stacklevel_of_user
@@ -31,6 +31,7 @@ class Plan:
 
     by_evidence : for each C that is chosen by the evidence, the names of the terms that share it.
     by_held_out : for each C that is chosen on held-out samples before the fit, the names of the terms that share it.
+    comparison : what is compared on held-out samples besides values of C.
     kernel_terms : names of the terms that share one kernel, if its hyperparameters are chosen by the evidence; else
         empty.
     n_restarts : number of further searches for hyperparameters after the first.
@@ -41,6 +42,7 @@ class Plan:
 
     by_evidence: Groups = ()
     by_held_out: Groups = ()
+    comparison: Comparison = field(default_factory=Comparison)
     kernel_terms: Collection[str] = ()
     n_restarts: int = 0
     laplace: bool | str = False
@@ -50,20 +52,28 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A fit, its evidence and posterior if they were computed, and the structure search if there was one."""
+    """A fit, its evidence and posterior if they were computed, and the searches if there were some.
+
+    search : the structure search, or None.
+    held_out : the search for C, and for the kernel, on held-out samples, or None.
+    """
 
     fit: Fit
     laplace: Laplace | None
     search: Search | None
+    held_out: HeldOutSearch | None = None
 
 
 def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None = None) -> Trained:
     """Fit a problem with the options of `plan`, starting from the feature maps and weights of `start`, if any."""
     found: Search | None = None
+    held_out: HeldOutSearch | None = None
     if plan.by_held_out:
         simple = problem if plan.structure is None else problem.only(plan.structure.present)
-        found_C = choose_held_out_C(simple, plan.by_held_out, settings, start)
-        problem = problem.with_variances(plan.by_held_out, found_C)
+        held_out = search_held_out(simple, plan.by_held_out, settings, start, plan.comparison)
+        if plan.comparison.choice is not None:
+            problem = problem.changed(plan.comparison.choice.terms, kernel=held_out.kernel)
+        problem = problem.with_variances(plan.by_held_out, held_out.Cs)
     if plan.structure is not None:
         fitted, found = search(problem, settings, plan.structure, start)
     elif plan.checkpoint is not None:
@@ -76,12 +86,12 @@ def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None 
         if found is not None:
             found = renewed(found, fitted, _with_choices(problem, fitted, plan), settings)
     elif not plan.laplace:
-        return Trained(fitted, None, found)
+        return Trained(fitted, None, found, held_out)
     if around is None or plan.laplace:
         n_draws = N_DRAWS if plan.laplace else N_DRAWS // 4
         diagonal = plan.laplace == DIAGONAL
         around = laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws, diagonal=diagonal)
-    return Trained(fitted, around if plan.laplace else replace(around, posterior=None), found)
+    return Trained(fitted, around if plan.laplace else replace(around, posterior=None), found, held_out)
 
 
 def _with_choices(problem: Problem, fitted: Fit, plan: Plan) -> Problem:

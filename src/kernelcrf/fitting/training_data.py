@@ -14,6 +14,7 @@ from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.readers.base_scores import read_base_scores
 from kernelcrf.readers.constraints import check_legal, legal_labelings
+from kernelcrf.readers.containers import read_groups
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.reader_extension import extend_reader
@@ -60,6 +61,7 @@ def read_training_data(
     base_scores: UserData = None,
     owner: str = OWNER,
     learns_names: bool = True,
+    groups: UserData = None,
 ) -> TrainingData:
     """Read the sequences X and their labels y, and leave out sequences of weight 0.
 
@@ -73,6 +75,7 @@ def read_training_data(
     base_scores : scores that are added and not learned, as `read_base_scores` reads them.
     owner : the name of the estimator, for error messages.
     learns_names : whether the reader of an earlier model may grow.
+    groups : the group of each sequence, or None; sequences of a group are held out together.
     """
 
     def fit_reader(weights: UserData) -> tuple[SequenceReader | InputsReader, Any, Chains]:
@@ -103,7 +106,8 @@ def read_training_data(
         # Sequences of weight 0 by class_weight must not add feature names to the vocabulary.
         reader, rows, _ = fit_reader(weights)
     base = read_base_scores(base_scores, chains, len(labels.classes), flat=lengths is not None)
-    every = LabelledSequences(rows, chains, indices, len(labels.classes), allowed, weights, legal, base)
+    numbers = None if groups is None else read_groups(groups, chains.n_samples)
+    every = LabelledSequences(rows, chains, indices, len(labels.classes), allowed, weights, legal, base, groups=numbers)
     data = every.only_weighted()
     if prior is None and not data.chains.n_nodes:
         raise ValueError(

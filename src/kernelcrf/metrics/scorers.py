@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sklearn.metrics import make_scorer
@@ -55,19 +56,32 @@ class NegativeLoss:
         return request
 
 
+# The metrics of labels, metric(y_true, y_pred), with their options.
+METRICS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
+    "flat_accuracy": (flat_accuracy, {}),
+    "flat_f1": (flat_f1, {"zero_division": 0}),
+    "flat_f1_micro": (flat_f1, {"average": "micro", "zero_division": 0}),
+    "flat_f1_weighted": (flat_f1, {"average": "weighted", "zero_division": 0}),
+    "sequence_accuracy": (sequence_accuracy, {}),
+    "span_precision": (span_precision, {"zero_division": 0}),
+    "span_recall": (span_recall, {"zero_division": 0}),
+    "span_f1": (span_f1, {"zero_division": 0}),
+}
 SCORERS: Mapping[str, Scorer] = {
-    "flat_accuracy": make_scorer(flat_accuracy),
-    "flat_f1": make_scorer(flat_f1, zero_division=0),
-    "flat_f1_micro": make_scorer(flat_f1, average="micro", zero_division=0),
-    "flat_f1_weighted": make_scorer(flat_f1, average="weighted", zero_division=0),
-    "sequence_accuracy": make_scorer(sequence_accuracy),
-    "span_precision": make_scorer(span_precision, zero_division=0),
-    "span_recall": make_scorer(span_recall, zero_division=0),
-    "span_f1": make_scorer(span_f1, zero_division=0),
+    **{name: make_scorer(metric, **options) for name, (metric, options) in METRICS.items()},
     "neg_log_loss": NegativeLoss(log_loss),
     "neg_brier": NegativeLoss(brier),
     "neg_expected_calibration_error": NegativeLoss(expected_calibration_error),
 }
+
+
+def label_metric(scoring: str | Callable[..., float]) -> Callable[[UserData, UserData], float]:
+    """Return metric(y_true, y_pred) for the name of a scorer that reads labels; return functions unchanged."""
+    if not isinstance(scoring, str):
+        return scoring
+    either(one_of(*METRICS), advice="a scorer of labels").check("scoring", scoring)
+    metric, options = METRICS[scoring]
+    return partial(metric, **options)
 
 
 @validated(name=either(one_of(*SCORERS)))

@@ -33,7 +33,7 @@ from kernelcrf.score.terms import Term, input_name
 from kernelcrf.validation import shown, shown_list
 
 # The entries of a file that record how the fit went and do not change predictions.
-RECORDS = ("certificate", "n_iter", "laplace", "specification", "gap_curve", "objective_curve")
+RECORDS = ("certificate", "n_iter", "laplace", "specification", "gap_curve", "objective_curve", "trials")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Self, TypeAlias, TypeVar
 
@@ -17,6 +17,7 @@ from kernelcrf.basis.kernel_weights import PairWeights, Weights, fold
 from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.certificate import IMPORTED, TEMPERED, Certificate
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.held_out import Trial
 from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models import stored_parts as parts
@@ -116,11 +117,23 @@ class KernelModel(FittedModel):
     reader : converts new inputs to arrays in the same way as the inputs of `fit`.
     objective_curve : the objective at each iteration of the fit.
     has_prior : whether another model was the prior of the fit. Files do not store its means and precisions.
+    trials : the models that the fit has compared on held-out samples.
     """
 
     reader: SequenceReader | InputsReader | RowReader
     objective_curve: Floats
     has_prior: bool = False
+    trials: tuple[Trial, ...] = ()
+
+    @property
+    def search(self) -> dict[str, list[UserData]]:
+        """Return the models that the fit has compared as a dict of columns, with one entry per model."""
+        columns: dict[str, list[UserData]] = {
+            one.name: [getattr(t, one.name) for t in self.trials] for one in fields(Trial)
+        }
+        # Only several inputs have several values of C.
+        columns["C"] = [C[0] if len(C) == 1 else list(C) for C in columns["C"]]
+        return columns
 
     @property
     def column_labels(self) -> list[UserData]:
@@ -259,6 +272,7 @@ class KernelModel(FittedModel):
         """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, arrays = super().to_arrays()
         config |= {"has_prior": True} if self.has_prior else {}
+        config |= {"trials": [asdict(one) for one in self.trials]} if self.trials else {}
         return config, arrays | {"objective_curve": self.objective_curve}
 
     @staticmethod
@@ -277,6 +291,7 @@ class KernelModel(FittedModel):
             "maps": fitted.maps,
             "objective_curve": np.array([record.value for record in fitted.solution.history]),
             "has_prior": any(term.mean is not None for term in terms),
+            "trials": () if trained.held_out is None else trained.held_out.trials,
         }
 
     @classmethod
@@ -304,6 +319,7 @@ class KernelModel(FittedModel):
             "kernels": _kernels(shared["layout"]),
             "objective_curve": read_array(arrays, "objective_curve", (parts.n_records(shared),), "f"),
             "has_prior": config.get("has_prior") is True,
+            "trials": parts.read_trials(config),
         }
 
 

@@ -13,10 +13,11 @@ from kernelcrf.arrays import Array, Arrays, Config
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.certificate import IMPORTED, NOT_FITTED, Certificate
 from kernelcrf.fitting.curvature_diagonal import DiagonalPosterior
+from kernelcrf.fitting.held_out import Trial
 from kernelcrf.fitting.laplace import FactoredPosterior, Laplace, PartialPosterior, Posterior, SampledPosterior
 from kernelcrf.fitting.structure_search import Candidate, Round, Search
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import check_factor, read_array, read_number, read_pairs, read_text
+from kernelcrf.persistence.checks import check_factor, read_array, read_flag, read_number, read_pairs, read_text
 from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STALLED, STATIONARY
 from kernelcrf.solvers.stopping import STOPPING_RULES
 from kernelcrf.validation import Constraint, either, shown
@@ -102,6 +103,22 @@ def search_from_config(config: Config | None) -> Search | None:
         for one in _read_list(config, "rounds")
     )
     return Search(rounds, _candidates(config, "absent"), read_number(config, "lower_bound", finite=False))
+
+
+def read_trials(config: Config) -> tuple[Trial, ...]:
+    """Return the models that the fit has compared on held-out samples, as read from a model file; often none."""
+    stored = _read_list(config, "trials") if "trials" in config else []
+    return tuple(
+        Trial(
+            kernel=None if one["kernel"] is None else read_text(one, "kernel"),
+            gamma=None if one["gamma"] is None else read_number(one, "gamma"),
+            C=tuple(read_number({"C": C}, "C") for C in _read_list(one, "C")),
+            score=read_number(one, "score", finite=False),
+            error=None if one["error"] is None else read_number(one, "error", finite=False),
+            chosen=read_flag(one, "chosen"),
+        )
+        for one in stored
+    )
 
 
 def _candidates(config: Config, name: str) -> tuple[Candidate, ...]:

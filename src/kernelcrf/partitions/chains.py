@@ -25,6 +25,7 @@ from kernelcrf.arrays import Array, Flags, Floats, Ints, Labels, Places
 from kernelcrf.graphs.structure import EDGE, Chains, Legal
 from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.chain import edge_marginals, entropy, labelling_scores
+from kernelcrf.inference.decoding import viterbi
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.inference.tangents import Linearisation
 from kernelcrf.partitions.fused_chains import MOST_INPUTS, ChainResiduals, FusedChains, FusedMessages
@@ -37,7 +38,7 @@ from kernelcrf.score.score import Score, add_base
 from kernelcrf.score.tables import ChainScores, Steps
 from kernelcrf.score.terms import Term
 
-MOST_PARTITIONS, LEAST_NODES = 64, 512
+MOST_PARTITIONS, LEAST_NODES, LEAST_PRODUCTS = 64, 512, 2**20
 BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
 
 
@@ -144,11 +145,22 @@ class ChainPartition(RowPartition):
         result = fused.evaluate(theta, "messages" if curvature else "residuals") if fused else None
         if result is not None:
             return result
+        return self.evaluate_at(layout, self._all_scores(layout, theta, n_jobs), n_jobs, curvature=curvature)
+
+    def _all_scores(self, layout: Layout, theta: Floats, n_jobs: int) -> ChainScores:
+        """Return the scores for the parameters theta, with base scores and constraints."""
         s, w = self.scores(layout, theta, n_jobs)
         add_base(ChainScores(s, w).arrays, self.base)
         if self.legal is not None:
             s, w = self.legal.impose(self.chains, s, w)
-        return self.evaluate_at(layout, ChainScores(s, w), n_jobs, curvature=curvature)
+        return ChainScores(s, w)
+
+    def likeliest(self, layout: Layout, theta: Floats, n_jobs: int) -> Labels:
+        """Return the indices of the likeliest labels of all sequences, one per token."""
+        scores = self._all_scores(layout, theta, n_jobs)
+        if not scores.w.size:
+            return np.asarray(scores.s.argmax(axis=1), np.int32)
+        return viterbi(scores.s, scores.w, self.chains, n_threads=n_jobs)[0]
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
         """Return loss and gradient for the parameters theta; scores and results of inference are not kept."""
@@ -311,11 +323,14 @@ class ChainPartition(RowPartition):
         """Divide the sequences into partitions, so that threads can process them at the same time.
 
         If features are sparse, or stored only once for tokens with equal inputs, return one partition with all
-        sequences.
+        sequences. The scores of a partition take LEAST_PRODUCTS products or more, because a call for a few tokens with
+        few features would take longer than the work.
         """
         if not self.features or any(f.index is not None or f.is_sparse for f in self.features.values()):
             return [self]
-        n_nodes = max(-(-self.chains.n_nodes // MOST_PARTITIONS), LEAST_NODES)
+        width = sum(features.F.shape[1] for features in self.features.values())
+        enough = LEAST_PRODUCTS // (width * self.n_labels)
+        n_nodes = max(-(-self.chains.n_nodes // MOST_PARTITIONS), LEAST_NODES, enough)
         return [self.part(low, high) for low, high in self.chains.runs(n_nodes)]
 
 

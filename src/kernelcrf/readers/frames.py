@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import date, time, timedelta
 from itertools import pairwise
+from typing import overload
 
 import numpy as np
 
@@ -20,10 +21,45 @@ from kernelcrf.validation import Constraint, either, shown, shown_list
 COLUMN = either(Constraint("the name of a column", lambda name: bool(hash(name)) or True))
 
 
+@overload
 def from_frame(
-    frame: UserData, group: str, features: Sequence[str], label: str | None = None, *, order: str | None = None
-) -> tuple[list[UserData], list[list[UserData]] | None]:
+    frame: UserData,
+    group: str,
+    features: Sequence[str],
+    label: str | None = None,
+    *,
+    order: str | None = None,
+    groups: None = None,
+) -> tuple[list[UserData], list[list[UserData]] | None]: ...
+
+
+@overload
+def from_frame(
+    frame: UserData,
+    group: str,
+    features: Sequence[str],
+    label: str | None = None,
+    *,
+    order: str | None = None,
+    groups: str,
+) -> tuple[list[UserData], list[list[UserData]] | None, list[UserData]]: ...
+
+
+def from_frame(
+    frame: UserData,
+    group: str,
+    features: Sequence[str],
+    label: str | None = None,
+    *,
+    order: str | None = None,
+    groups: str | None = None,
+) -> (
+    tuple[list[UserData], list[list[UserData]] | None]
+    | tuple[list[UserData], list[list[UserData]] | None, list[UserData]]
+):
     """Return the sequences X of a data frame and their labels y; y is None if no `label` column is given.
+
+    If a column of `groups` is given, return X, y and the group of each sequence, for `fit` and for GroupKFold.
 
     group : the column whose value is the same for all rows of a sequence. The sequences are in the order in which their
         groups first appear.
@@ -33,6 +69,8 @@ def from_frame(
     label : the column of the labels. A null label becomes None, which means a missing label.
     order : the column, such as a time, by which the rows of each group are sorted. Without it, tokens are in the order
         of the rows, and the rows of a group must be adjacent.
+    groups : a column that is the same for all rows of a sequence, such as the person whose recordings should be held
+        out together.
 
     Examples
     --------
@@ -44,6 +82,9 @@ def from_frame(
     >>> X, y = from_frame(frame, "day", ["speed"], "gait", order="hour")
     >>> X[0]["speed"].tolist(), y
     ([0.2, 0.1], [['walk', 'walk'], ['run']])
+    >>> frame["person"] = ["Ada", "Bob", "Ada"]
+    >>> from_frame(frame, "day", ["speed"], "gait", order="hour", groups="person")[2]
+    ['Ada', 'Bob']
     """
     if isinstance(features, str):
         raise TypeError(
@@ -56,7 +97,8 @@ def from_frame(
     columns = list(frame.columns)
     counts = Counter(columns)
     given = [("group", group), *(("features", name) for name in features)]
-    given += [(argument, name) for argument, name in (("label", label), ("order", order)) if name is not None]
+    others = ("label", label), ("order", order), ("groups", groups)
+    given += [(argument, name) for argument, name in others if name is not None]
     for argument, name in given:
         COLUMN.check(argument, name)
         if counts[name] != 1:
@@ -80,10 +122,22 @@ def from_frame(
         named = [(name, _values(frame[name])) for name in features]
         _refuse_dates(named)
         X = [[{n: v[t] for n, v in named if v[t] is not None} for t in places.tolist()] for places in rows]
-    if label is None:
-        return X, None
-    labels = _values(frame[label])
-    return X, [[labels[t] for t in places.tolist()] for places in rows]
+    labels = None if label is None else _values(frame[label])
+    y = None if labels is None else [[labels[t] for t in places.tolist()] for places in rows]
+    return (X, y) if groups is None else (X, y, _one_per_sequence(_values(frame[groups]), rows, groups))
+
+
+def _one_per_sequence(values: Sequence[UserData], rows: Sequence[Places], name: str) -> list[UserData]:
+    """Return the value that all rows of each sequence have in the column called `name`; raise if they differ."""
+    _refuse_missing(values, name, "groups")
+    for number, places in enumerate(rows):
+        different = [row for row in places.tolist() if values[row] != values[places[0]]]
+        if different:
+            raise ValueError(
+                f"frame has {shown(values[places[0]])} and {shown(values[different[0]])} in the groups column "
+                f"{shown(name)} of sequence {number}: expected one value for all rows of a sequence"
+            )
+    return [values[places[0]] for places in rows]
 
 
 def _values(column: UserData) -> list[UserData]:

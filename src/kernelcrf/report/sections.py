@@ -80,6 +80,8 @@ def summary(crf: SequenceEstimator[Any], distribution: SequenceDistribution, n_t
     if certificate.gap_full is not None:
         share = 100 * certificate.gap_full / abs(certificate.objective)
         said += f" In the whole space of the kernel it is at most {share:.2g} % above the least value."
+    if "compared" in facts:
+        said += f" Mean log-likelihood of held-out labels with each kernel: {facts['compared']}."
     if certificate.status not in (OPTIMAL, STATIONARY, *NOT_FITTED):
         said += f" It ended with status {certificate.status!r}, before its tolerance of {crf.tol:g}."
     width = ("landmarks", f"{facts['landmarks']:,}") if "landmarks" in facts else ("features", f"{facts['inputs']:,}")

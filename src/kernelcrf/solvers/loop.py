@@ -79,7 +79,7 @@ class Solution:
     ...         return super().solve(rough.theta, progress)
     >>> X, y = [[[0.0], [1.0]], [[1.0]]], [["a", "b"], ["b"]]
     >>> crf = ChainCRF("linear", solver=Polished()).fit(X, y)
-    optimal (6,) True
+    optimal (8,) True
     """
 
     evaluation: Evaluation
