@@ -128,9 +128,9 @@ def test_an_input_of_first_or_last_tokens_equals_a_kernel_that_is_zero_elsewhere
         return RBF(1.0)(X[:, :2], Y[:, :2]) + at_the_place(X, Y)
 
     options = {**SETTINGS, "solver": solver, "laplace": True}
-    dense = ChainCRF(total, n_components=None, **options).fit(flagged, DATA.y)
+    dense = ChainCRF(total, n_components=None, **options, fit_intercept=False).fit(flagged, DATA.y)
     inputs = {"all": Input(RBF(1.0), n_components=None), "place": Input(RBF(0.5), n_components=None, scores=scores)}
-    crf = ChainCRF(inputs=inputs, certify_full=True, **options).fit(DATA.X, DATA.y)
+    crf = ChainCRF(inputs=inputs, certify_full=True, **options, fit_intercept=False).fit(DATA.X, DATA.y)
     assert crf.certificate_.objective == pytest.approx(dense.certificate_.objective, rel=1e-8)
     assert crf.certificate_.gap_full <= 1e-7 * crf.certificate_.objective
     assert crf.log_marginal_likelihood() == pytest.approx(dense.log_marginal_likelihood(), rel=1e-6)
