@@ -223,7 +223,7 @@ DICTS = data(7)
         (ChainCRF("rbf", C=1.0), *DICTS, "its kernel is rbf: expected the linear kernel"),
         (ChainCRF(C=1.0, inputs={"a": "linear"}), *DICTS, "it has the inputs 'a': expected one input without a name"),
         (ChainCRF(C=1.0, constraints=[("A", "O")]), [[["a"], ["b"]]] * 3, [["A", "O"]] * 3, "it has constraints"),
-        (ChainCRF("linear", C=1.0), VECTORS.X, VECTORS.y, "its inputs are numbers without names"),
+        (ChainCRF("linear", C=1.0, fit_intercept=False), VECTORS.X, VECTORS.y, "its inputs are numbers without names"),
         (ChainCRF(C=1.0, hash_features=2**8), *DICTS, "its features are hashed: expected hash_features=None"),
         (ChainCRF(C=1.0), [[["a"], ["b"]]] * 3, [[0, 1]] * 3, "it has the label 0: expected strings"),
         (ChainCRF(C=1.0), [[["a\0"], ["b"]]] * 3, [["A", "B"]] * 3, "expected names without NUL"),
