@@ -5,7 +5,7 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Settings, fit
 from kernelcrf.score.cliques import STEPS
-from kernelcrf.score.terms import chain_terms
+from kernelcrf.score.terms import NamedInput, chain_terms
 
 OF_TERMS = ("C", "C_edge", "C_bias", "label_kernel")
 
@@ -16,7 +16,7 @@ def of_tokens_and_steps(kernel="auto", of_steps="rbf", **settings):
 
 
 def chain_problem(data, kernel, of_steps=None, C=1.0, **terms):
-    inputs = {} if of_steps is None else {"steps": (of_steps, C, STEPS)}
+    inputs = {} if of_steps is None else {"steps": NamedInput(of_steps, C, STEPS)}
     return Problem(chain_terms(data.n_labels, kernel, C=C, inputs=inputs, **terms), data)
 
 

@@ -23,7 +23,7 @@ from kernelcrf.fitting.fit import Settings, choose_features, objective_of
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.score.terms import TRANSITION_TERM, chain_terms
+from kernelcrf.score.terms import TRANSITION_TERM, NamedInput, chain_terms
 from studies import common
 
 L, LENGTH, WIDTH, COLUMNS, PRESENT = 9, 20, 500, 50_000, 20
@@ -57,7 +57,7 @@ def passes(kinds: tuple[str, str], n_tokens: int, rounds: int) -> list[float]:
     data = LabelledSequences(NamedInputs(X), chains, labels(n_tokens), L)
 
     def objective(names: str) -> Any:
-        kernels = {name: (InputKernel("linear"), 1.0, False) for name in names}
+        kernels = {name: NamedInput(InputKernel("linear"), 1.0) for name in names}
         terms = chain_terms(L, None, inputs=kernels)
         problem = Problem(
             terms, data, {term.name: 0.0 for term in terms if term.name != TRANSITION_TERM}

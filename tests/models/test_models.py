@@ -59,6 +59,7 @@ def test_a_fit_is_one_frozen_model_and_attributes_are_read_from_it(kind, fits):
 def test_a_model_comes_back_from_its_arrays(kind, fits):
     estimator = fits[kind]
     config, arrays = estimator.model_.to_arrays()
+    config["estimator"] = type(estimator).__name__
     again = copy(estimator)
     again.model_ = kind.from_arrays(config, arrays)
     X = {ChainModel: DATA.X[:3], GraphModel: GRAPHS[:3], TableModel: SETS[:5]}.get(kind, ROWS[:5])

@@ -7,7 +7,7 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
 from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.layout import Layout
-from kernelcrf.score.terms import Term, chain_terms
+from kernelcrf.score.terms import NamedInput, Term, chain_terms
 from objectives import random_objective
 
 
@@ -51,7 +51,7 @@ def test_a_kernel_without_inputs_and_names_that_are_equal_are_refused():
 def test_a_layout_goes_through_the_config_of_files():
     terms = chain_terms(
         3, InputKernel("rbf", gamma=0.5), C=2.0, C_bias=0.5, label_kernel="centred",
-        inputs={"steps": (InputKernel("linear"), 1.0, "steps")},
+        inputs={"steps": NamedInput(InputKernel("linear"), 1.0, "steps")},
     )  # fmt: skip
     layout = Layout.of(terms, {"node": 4, "inputs__steps": 2})
     config = json.loads(json.dumps(layout.to_config()))
