@@ -399,9 +399,7 @@ def test_paths_that_are_no_model_files_are_named(tmp_path):
     with pytest.raises(ModelFileError, match="is a folder or a device"):
         read_model(tmp_path)
     (tmp_path / "notes.txt").write_text("no model")
-    with pytest.raises(
-        ModelFileError, match=r"notes\.txt: not a model.*begins with b'no m'.*begins with b'lCRF'"
-    ):
+    with pytest.raises(ModelFileError, match=r"notes\.txt: not a model.*begins with b'no m'.*begins with b'lCRF'"):
         read_model(tmp_path / "notes.txt")
     (tmp_path / "empty").write_bytes(b"")
     with pytest.raises(ModelFileError, match="begins with b''"):
