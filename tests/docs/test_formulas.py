@@ -235,7 +235,7 @@ def test_the_evidence_and_the_effective_number():
 
 def test_the_probability_of_a_labelling_under_the_estimator():
     stated(chain_estimator, "p(y|x) = exp(sum_t f(x_t, y_t) + sum_{t>1} T[y_{t-1}, y_t]) / Z(x)")
-    crf = ChainCRF("linear", C=3.0).fit(DATA.X, DATA.y)
+    crf = ChainCRF("linear", C=3.0, fit_intercept=False).fit(DATA.X, DATA.y)
     x = DATA.X[0][:4]
     y = labelings(len(x), 3)
     every = scores_of(y, x @ crf.coef_, crf.transitions_)
@@ -250,7 +250,7 @@ def test_the_terms_of_an_explanation():
         "score = s_t(label) - mean_j s_t(j)",
         "neighbours = log p(y_t = label | x) - log softmax(s_t)_label",
     )
-    crf = ChainCRF(C=3.0, n_components=10, random_state=0).fit(DATA.X, DATA.y)
+    crf = ChainCRF(C=3.0, n_components=10, fit_intercept=False, random_state=0).fit(DATA.X, DATA.y)
     x, t = DATA.X[1], 1
     a = np.linalg.solve(crf.model_.maps["node"].R.T, crf.coef_)
     K = crf.kernel_.gram(x[t : t + 1], crf.landmarks_)[0]
@@ -283,7 +283,7 @@ def test_interactions_are_log_odds_ratios():
 
 def test_a_temperature_divides_the_scores():
     stated(temperature, "p(y|x) is proportional to exp(score(x, y) / T)")
-    crf = ChainCRF("linear", C=100.0).fit(DATA.X, DATA.y)
+    crf = ChainCRF("linear", C=100.0, fit_intercept=False).fit(DATA.X, DATA.y)
     scaled = TemperatureScaling(crf).fit(DATA.X[:5], DATA.y[:5])
     x, T = DATA.X[0][:3], scaled.temperature_
     y = labelings(3, 3)

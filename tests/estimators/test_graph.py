@@ -75,11 +75,10 @@ def test_loopy_probabilities_of_labels_are_bounds():
 def test_sequences_are_chains():
     X, y = sequences(0, 25)
     X_test, _ = sequences(1, 8)
-    chain = ChainCRF("linear", C=0.8, tol=1e-9).fit(X, y)
     graph = GraphCRF("linear", C=0.8, C_label=0.8, tol=1e-9)
     # The one difference: a constant for each label, here as a column of the chain's inputs.
     ones = [np.column_stack((x, np.ones(len(x)))) for x in X]
-    chain = ChainCRF("linear", C=0.8, tol=1e-9).fit(ones, y)
+    chain = ChainCRF("linear", C=0.8, tol=1e-9, fit_intercept=False).fit(ones, y)
     graph.fit(X, y)
     assert graph.certificate_.objective == pytest.approx(chain.certificate_.objective, rel=1e-7)
     np.testing.assert_allclose(graph.edge_potentials_, chain.transitions_, atol=1e-4)
@@ -336,7 +335,8 @@ def test_sequences_are_chains_with_any_kernel():
     """The constant of each label is a constant in the kernel, if both prior variances are one."""
     X, y = sequences(0, 8)
     graph = GraphCRF(RBF(1.3), C=0.8, C_label=0.8, n_components=None, tol=1e-9).fit(X, y)
-    chain = ChainCRF(RBF(1.3) + ConstantKernel(1.0), C=0.8, n_components=None, tol=1e-9).fit(X, y)
+    kernel = RBF(1.3) + ConstantKernel(1.0)
+    chain = ChainCRF(kernel, C=0.8, n_components=None, tol=1e-9, fit_intercept=False).fit(X, y)
     assert graph.certificate_.objective == pytest.approx(chain.certificate_.objective, rel=1e-7)
     for a, b in zip(graph.predict_proba(X), chain.predict_proba(X), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-4)

@@ -79,11 +79,6 @@ SINGLE_TOKEN_CHECKS = {
     "that says how to convert them",
     "check_classifiers_regression_target": "wants labels such as 0.37 refused, and any hashable value is a label",
 }
-LINEAR_CHECKS = {
-    "check_class_weight_classifiers": "wants one class predicted nearly everywhere: the linear kernel has no intercept"
-}
-
-
 # There a check passes over the TypeError that it provokes.
 PASSED_OVER = {"check_sample_weight_equivalence_on_sparse_data"} if sklearn.__version__.startswith("1.6.") else set()
 
@@ -91,8 +86,7 @@ PASSED_OVER = {"check_sample_weight_equivalence_on_sparse_data"} if sklearn.__ve
 def _expected_failures(estimator):
     if not isinstance(estimator, SingleTokens):
         return FLAT_CHECKS
-    expected = SINGLE_TOKEN_CHECKS | (LINEAR_CHECKS if estimator.kernel == "linear" else {})
-    return {name: why for name, why in expected.items() if name not in PASSED_OVER}
+    return {name: why for name, why in SINGLE_TOKEN_CHECKS.items() if name not in PASSED_OVER}
 
 
 @parametrize_with_checks(

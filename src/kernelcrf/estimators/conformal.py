@@ -64,15 +64,14 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
     confidence_level: float
     control: str
 
-    def __getattr__(self, name: str) -> Any:
-        """Raise; the error says what to call instead of `fit`."""
-        if name == "fit":
-            own = type(self).__name__
-            raise AttributeError(
-                f"{own} has no fit: fit the estimator that it wraps, and then call conformalize(X, y) of {own} with "
-                "other sequences"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    @property
+    def fit(self) -> Any:
+        """Raise AttributeError; the error says what to call instead."""
+        own = type(self).__name__
+        raise AttributeError(
+            f"{own} has no fit: fit the estimator that it wraps, and then call conformalize(X, y) of {own} with "
+            "other sequences"
+        )
 
     def conformalize(self, X: UserData, y: UserData, groups: UserData = None) -> Self:
         """Choose the threshold by sequences X with true labels y that the estimator was not fitted to; return self.

@@ -57,8 +57,12 @@ def convert_content(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
 
     config, arrays : the JSON object and the arrays of one estimator; the last step of a pipeline is one.
     """
+    is_chain = "layout" in config
     config, arrays = _convert_form(config, arrays)
     config = {**config, "parameters": _convert_parameters(config["parameters"], asdict)}
+    if is_chain:
+        # Files of the first versions do not say that there is no intercept, which was the default.
+        config["parameters"].setdefault("fit_intercept", False)
     if isinstance(config.get("specification"), dict):
         config["specification"] = _convert_parameters(config["specification"], repr)
     if config["estimator"] == "ChainCRF":

@@ -99,7 +99,7 @@ def object_array(values: Sequence[object]) -> Array:
     """Return a 1-D array of objects with one entry per value; NumPy would make a 2-D array of equally long lists."""
     array = np.empty(len(values), object)
     if _are_strings(values):
-        array[:] = values
+        array[:] = list(values)
     else:
         for i, value in enumerate(values):
             array[i] = value
