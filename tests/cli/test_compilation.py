@@ -33,7 +33,7 @@ GraphCRF("linear").fit(graphs, y).predict(graphs)
 """
 
 
-@pytest.mark.parametrize("part", [compilation.compile_chains, compilation.compile_segments, compilation.compile_graphs])
+@pytest.mark.parametrize("part", compilation.PARTS.values())
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_all_calls_work(part):
     before = compiled_signatures()
