@@ -180,7 +180,7 @@ def test_other_data_and_models_without_a_certificate_are_refused(data, tmp_path)
     with pytest.raises(ValueError, match="y has missing labels"):
         half.loo_log_prob(data.X, missing)
     sparse = ChainCRF("linear", C=1.0, penalty=ElasticNet(0.1)).fit(data.X, data.y)
-    with pytest.raises(ValueError, match="not differentiable"):
+    with pytest.raises(ValueError, match="needs a differentiable penalty"):
         sparse.loo_log_prob(data.X, data.y)
     crf.save(tmp_path / "small.kcrf", dtype="float32")
     with pytest.raises(ValueError, match="not saved with dtype='float32'"):

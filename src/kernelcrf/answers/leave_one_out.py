@@ -40,7 +40,7 @@ def predict_left_out(
     certificate = model.certificate
     if certificate.status in NOT_FITTED:
         raise ValueError(
-            f"the certificate has the status {certificate.status!r}, so that the weights are not those of a fit: "
+            f"the certificate has the status {certificate.status!r}, and its weights are not the result of a fit: "
             "expected a model that was fitted by this library, and not saved with dtype='float32'"
         )
     if not np.isfinite(certificate.rounding):

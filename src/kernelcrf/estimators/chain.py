@@ -360,7 +360,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         return self
 
     def distribution(self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None) -> ChainDistribution:
-        """Return the distribution p(y|x) of the labels of the sequences X, which answers questions beyond labels.
+        """Return the distribution p(y|x) of the labels of the sequences X. Its methods say more than labels.
 
         Its methods share one pass of inference: marginals of tokens and of neighbouring tokens, entropies, samples, the
         k likeliest labellings, spans with their probabilities, and labels that are proved to be those of the optimum.

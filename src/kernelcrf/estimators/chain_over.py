@@ -187,7 +187,7 @@ class ChainOver(ValidatedEstimator):
         return classifier.fit(rows[training], classes[known[training]], **options)
 
     def _join(self, sequences: list[UserData], p: Floats, chains: Chains) -> list[dict[str, UserData]]:
-        """Return the sequences that the chain reads: mappings with the log-probabilities and all other entries."""
+        """Return what the chain reads: mappings with log-probabilities, and with the other entries of sequences."""
         scores = np.log((p + self.floor) / (1 + p.shape[1] * self.floor))
         scores = Ragged.cut(scores - scores.mean(axis=1, keepdims=True), chains.offsets)
         others = [dict(x) if isinstance(x, Mapping) else {TOKENS: x} for x in sequences]

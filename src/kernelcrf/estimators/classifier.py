@@ -210,7 +210,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         return np.asarray(scores[:, 1] - scores[:, 0]) if scores.shape[1] == 2 else scores
 
     def distribution(self, X: UserData, *, base_scores: UserData = None) -> RowDistribution:
-        """Return the distribution p(y|x) of the classes of the rows of X, which answers questions beyond labels.
+        """Return the distribution p(y|x) of the classes of the rows of X. Its methods say more than labels.
 
         base_scores : scores of the same kind as in `fit`, if it had some.
         """

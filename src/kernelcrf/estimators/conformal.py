@@ -64,17 +64,19 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
     confidence_level: float
     control: str
 
-    @property
-    def fit(self) -> Any:
-        """Raise AttributeError; the error says what to call instead."""
-        own = type(self).__name__
-        raise AttributeError(
-            f"{own} has no fit: fit the estimator that it wraps, and then call conformalize(X, y) of {own} with "
-            "other sequences"
-        )
+    def __getattr__(self, name: str) -> Any:
+        """Raise; the error says what to call instead of `fit`."""
+        if name == "fit":
+            own = type(self).__name__
+            raise AttributeError(
+                f"{own} has no fit: fit the estimator that it wraps, and then call conformalize(X, y) of {own} with "
+                "other sequences"
+            )
+        # A property may have raised NotFittedError, which is an AttributeError: raise it again.
+        return self.__getattribute__(name)
 
     def conformalize(self, X: UserData, y: UserData, groups: UserData = None) -> Self:
-        """Choose the threshold by sequences X with true labels y that the estimator was not fitted to; return self.
+        """Choose the threshold from sequences X that are new to the estimator, and their true labels y; return self.
 
         groups : one value per sequence, such as a person or a document. Sequences of one group may depend on each
             other; the guarantee is then for a whole new group. None puts each sequence into a group of its own.

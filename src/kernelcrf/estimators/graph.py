@@ -255,7 +255,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         return self
 
     def distribution(self, X: UserData, *, base_scores: UserData = None) -> GraphDistribution:
-        """Return the distribution p(y|x) of the labels of the graphs X, which answers questions beyond labels.
+        """Return the distribution p(y|x) of the labels of the graphs X. Its methods say more than labels.
 
         Its methods share one pass of inference: marginals of nodes and edges, entropies, samples, and the k likeliest
         labellings. The parameter `inference` says which of them are exact.

@@ -210,7 +210,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         return self
 
     def distribution(self, X: UserData, *, base_scores: UserData = None) -> LabelSetDistribution:
-        """Return the distribution p(y|x) of the label sets of the rows of X, which answers questions beyond labels.
+        """Return the distribution p(y|x) of the label sets of the rows of X. Its methods say more than labels.
 
         Its methods share one pass of inference: marginals of labels and of pairs, entropies, samples, and the k
         likeliest label sets.

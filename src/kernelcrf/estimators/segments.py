@@ -327,7 +327,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     def distribution(
         self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None
     ) -> SegmentDistribution:
-        """Return the distribution p(y|x) of the segmentations of X, which answers questions beyond labels.
+        """Return the distribution p(y|x) of the segmentations of X. Its methods say more than labels.
 
         Its methods share one pass of inference: marginals of tokens, entropies, samples, the k likeliest labellings,
         and segments with their probabilities.

@@ -73,7 +73,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     def distribution(
         self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None
     ) -> SequenceDistribution:
-        """Return the distribution p(y|x) of the labels of the sequences X, which answers questions beyond labels."""
+        """Return the distribution p(y|x) of the labels of the sequences X. Its methods say more than labels."""
         raise NotImplementedError
 
     def _distribution(

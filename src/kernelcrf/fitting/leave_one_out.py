@@ -88,7 +88,7 @@ def leave_one_out(
         )
     if not objective.layout.is_smooth:
         raise ValueError(
-            "the penalty of the model is not differentiable, which Newton's method needs: expected a model fitted "
+            "Newton's method needs a differentiable penalty, and the model has another one: expected a model fitted "
             "with penalty=None"
         )
     objective = _in_double(objective)

@@ -1,4 +1,4 @@
-"""Formulas of kernels besides inner products: powers for `poly`, and rows of length 1 for `cosine`."""
+"""Parts of kernel formulas that are no inner products: powers for `poly`, and rows of length 1 for `cosine`."""
 
 from __future__ import annotations
 

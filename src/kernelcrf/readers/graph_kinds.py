@@ -103,7 +103,7 @@ class GraphKinds:
         if new:
             known = f"expected names among {shown_list(self.named)}" if self.named else "expected no cliques"
             raise ValueError(
-                f"X has cliques named {shown_list(new)}, which the training graphs do not have: {known}; fit the model "
+                f"X has cliques named {shown_list(new)}, which are new to the model: {known}; fit the model "
                 "to graphs that have these cliques"
             )
         for name, k in other.named.items():

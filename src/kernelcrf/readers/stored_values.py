@@ -18,7 +18,7 @@ TYPES = {"b": "bool", "i": "int64", "u": "uint64", "f": "float64", "U": "str", "
 
 @dataclass(frozen=True)
 class OtherName:
-    """The name of a column that JSON cannot store, such as a date, by its type and its text."""
+    """A column name that JSON cannot store, such as a date; it is described by its type and its text."""
 
     type: str
     text: str

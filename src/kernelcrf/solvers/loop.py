@@ -264,7 +264,8 @@ def refuse_corners(objective: Objective) -> None:
     """Raise ValueError if the penalty is not differentiable."""
     if not objective.layout.is_smooth:
         raise ValueError(
-            "the penalty is not differentiable, which this solver needs: use solver='auto', or set penalty=None"
+            "this solver needs a differentiable penalty, and the objective has another one: use solver='auto', or set "
+            "penalty=None"
         )
 
 

@@ -39,7 +39,8 @@ class CheckedBytes:
     def numbers_at(self, places: Ints, what: str) -> Ints:
         """Return the unsigned 32-bit numbers that begin at the bytes `places`."""
         if len(places) and (places.min() < 0 or places.max() + NUMBER.itemsize > len(self)):
-            raise ModelFileError(f"{what} point outside {self.what}: expected positions below {len(self):,}")
+            last = len(self) - 1
+            raise ModelFileError(f"{what} have positions outside {self.what}: expected positions from 0 to {last:,}")
         raw = np.frombuffer(self.data, np.uint8)
         return sum((raw[places + i].astype(np.int64) << 8 * i for i in range(4)), np.zeros(len(places), np.int64))
 
