@@ -1,6 +1,7 @@
 """Rules that choose the labels to predict, given the distribution of all labellings; `decoding=` takes their names."""
 
 from dataclasses import asdict
+from functools import cache
 
 from kernelcrf.arrays import Config, UserData
 from kernelcrf.decoding.expected_f1 import ExpectedF1
@@ -14,6 +15,7 @@ RULES: dict[str, type[DecodingRule]] = {rule.name: rule for rule in (Viterbi, Ma
 VITERBI = Viterbi.name
 
 
+@cache
 def rules_for(distribution: type) -> Parameter:
     """Return the constraint of rules, or of their names, that can decode a class of distributions."""
 
