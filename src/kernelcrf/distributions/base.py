@@ -94,7 +94,7 @@ class Distribution:
         rule : as in `decode`.
         """
         rule = self.rule if rule is None else rule
-        chosen = find_rule(rules_for(type(self)).check("rule", rule))
+        chosen = find_rule(rules_for(type(self)).check("rule", rule))  # type: ignore[arg-type]
         indices = np.asarray(chosen.decode(self))
         *expected, L = self.shape
         if indices.shape != tuple(expected) or not np.issubdtype(indices.dtype, np.integer):
