@@ -17,7 +17,7 @@ Places: TypeAlias = npt.NDArray[np.intp]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]
 DType: TypeAlias = np.dtype[Any]
-Seed: TypeAlias = int | np.random.RandomState | None
+Seed: TypeAlias = "int | np.random.RandomState | None"
 Inputs: TypeAlias = Any
 """A 2-D ndarray or CSR matrix of float32 or float64, with one row per input."""
 UserData: TypeAlias = Any

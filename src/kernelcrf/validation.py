@@ -245,7 +245,10 @@ COUNT = either(whole(least=1))
 SHARE = either(real(above=0, below=1))
 PATH = either(path)
 SEED = either(
-    whole(least=0, most=LARGEST_SEED), instance_of(np.random.RandomState, text="a numpy.random.RandomState"), nothing
+    whole(least=0, most=LARGEST_SEED),
+    # NumPy imports its random numbers when they are first used.
+    Constraint("a numpy.random.RandomState", lambda value: isinstance(value, np.random.RandomState)),
+    nothing,
 )
 N_JOBS = either(
     whole(least=1),

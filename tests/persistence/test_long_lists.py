@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcrf.persistence.long_lists import ARRAYS, LONG, LONG_STRING, MARK, pack, unpack
+from kernelcrf.persistence.long_lists import (
+    ARRAYS,
+    LONG,
+    LONG_STRING,
+    MARK,
+    STRINGS_AT_ONCE,
+    Texts,
+    listed,
+    pack,
+    unpack,
+)
 
 PLAIN = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(alphabet=st.characters(codec=None)))
 KEYS = st.sampled_from([MARK, "keys", "values", "columns", "a", "b", ""])
@@ -67,6 +77,27 @@ def test_lists_that_do_not_fit_their_arrays_are_refused(tree, message):
     arrays = {"config.text": np.frombuffer(b"ab", np.uint8), "config.lengths": np.array([1, 1])}
     with pytest.raises(ValueError, match=message):
         unpack(tree, arrays)
+
+
+def test_texts_are_the_strings_of_a_list_that_are_decoded_when_they_are_read():
+    words = [f"{'größe' if i % 7 == 3 else 'w'}{i}" for i in range(2 * STRINGS_AT_ONCE)] + ["", "\ud800", "last"]
+    packed, arrays = pack({"words": words, "pairs": [["a", "b"]] * LONG, "rows": [{"a": "x"}] * LONG})
+    value = unpack(packed, arrays, texts=lambda texts: texts)
+    assert isinstance(value["words"], Texts)
+    assert (len(value["words"]), list(value["words"])) == (len(words), words)
+    assert [value["words"][i] for i in (0, 3, -1, -2, len(words) - 1)] == [words[i] for i in (0, 3, -1, -2, -1)]
+    assert (value["words"][5:9], value["pairs"][0]) == (words[5:9], ["a", "b"])
+    assert listed({"in": [value]}) == {"in": [unpack(packed, arrays)]}
+    for i in (len(words), -len(words) - 1):
+        with pytest.raises(IndexError):
+            value["words"][i]
+
+
+def test_texts_that_are_not_utf8_are_errors_when_they_are_read():
+    arrays = {"config.text": np.frombuffer(b"a\xff", np.uint8), "config.lengths": np.array([1, 1])}
+    texts = unpack({MARK: ["text", 2]}, arrays, texts=lambda texts: texts)
+    with pytest.raises(ValueError, match="utf-8"):
+        list(texts)
 
 
 @pytest.mark.parametrize("lengths", [[-1, 3], [1, 2], [2**62, 2**62], [3]])

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from sklearn.utils import murmurhash3_32
 
+from kernelcrf import ModelFileError
 from kernelcrf.readers.stored_inputs import StoredColumns
 from kernelcrf.tagger import names as vocabulary
 from kernelcrf.tagger.hashing import signed_hash
@@ -54,10 +55,15 @@ def test_the_hash_is_that_of_scikit_learn(name):
     assert signed_hash(name.encode()) == murmurhash3_32(name.encode(), seed=0)
 
 
+def table_of(names):
+    hashes = np.array(list(map(hash, names)), np.int64)
+    return HashTable(np.sort(hashes), hashes.argsort().astype(np.int32))
+
+
 def test_a_table_of_hashes_finds_what_a_dict_finds():
     names = [f"name {k}" for k in range(5000)]
     asked = [f"name {k}" for k in np.random.default_rng(0).integers(0, 7000, 3000)] + ["", "other"]
-    table = HashTable(np.array(list(map(hash, names)), np.int64))
+    table = table_of(names)
     np.testing.assert_array_equal(table.find(asked, len(asked)), NameDict(names).find(asked, len(asked)))
     assert table.find([], 0).tolist() == []
 
@@ -65,7 +71,10 @@ def test_a_table_of_hashes_finds_what_a_dict_finds():
 def test_names_with_equal_hashes_have_a_dict(monkeypatch):
     monkeypatch.setattr(vocabulary, "FEW_NAMES", 1)
     assert isinstance(names_of(["a", "b"]), HashTable)
-    assert isinstance(names_of([1, 1.0]), NameDict)
+    assert isinstance(names_of([-1, -2]), NameDict)  # Python gives both the hash -2.
+    for equal in (["a", "a"], ["a", "b", "a"]):
+        with pytest.raises(ModelFileError, match=f"1 names twice: expected {len(equal)} distinct strings"):
+            names_of(equal)
 
 
 def test_sparse_and_dense_rows_of_a_sparse_model_are_the_same():

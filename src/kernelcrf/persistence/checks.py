@@ -151,7 +151,7 @@ def read_pairs(arrays: Mapping[str, Array], name: str, n_labels: int) -> tuple[I
     np.cumsum(counts, dtype=np.int64, out=pointers[1:])
     fits = len(counts) > 0 and counts.min() >= 0 and pointers[-1] == len(labels)
     if fits and len(labels):
-        rises = np.diff(labels.astype(np.int64)) > 0
+        rises = labels[1:] > labels[:-1]
         starts = np.zeros(len(labels) + 1, bool)
         starts[pointers] = True
         fits = labels.min() >= 0 and labels.max() < n_labels and bool((rises | starts[1:-1]).all())

@@ -17,16 +17,18 @@ so that the unpacked lists cannot need much more memory than the arrays.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import Array, Ints
 
 LONG = 64
 LONG_STRING = 1024
 MARK = "packed"
+STRINGS_AT_ONCE = 4096
 ARRAYS = {"config.text": np.uint8, "config.lengths": np.int64, "config.integers": np.int64, "config.floats": np.float64}
 KINDS = {str: "text", int: "integers", float: "floats"}
 
@@ -37,12 +39,52 @@ def pack(config: object) -> tuple[Any, dict[str, Array]]:
     return packer.pack(config), packer.arrays()
 
 
-def unpack(config: object, arrays: Mapping[str, Array]) -> Any:
-    """Undo `pack`: return the JSON value with its long lists; raise ValueError if marks and arrays do not match."""
-    reader = _Reader(arrays)
+class Texts(Sequence[str]):
+    """A list of strings that stay bytes until they are read; raise ValueError then if they are not UTF-8.
+
+    text : the bytes of all strings, one string after the other.
+    bounds : string i begins at bounds[i] and ends before bounds[i + 1].
+    """
+
+    def __init__(self, text: Array, bounds: Ints) -> None:
+        self._text, self._bounds = text, bounds
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return list(self)[i]
+        i = range(len(self))[i]
+        return next(iter(Texts(self._text, self._bounds[i : i + 2])))
+
+    def __iter__(self) -> Iterator[str]:
+        for first in range(0, len(self), STRINGS_AT_ONCE):
+            bounds = self._bounds[first : first + STRINGS_AT_ONCE + 1]
+            blob, ends = self._text[bounds[0] : bounds[-1]].tobytes(), (bounds - bounds[0]).tolist()
+            if blob.isascii():
+                text = blob.decode("ascii")
+                yield from [text[a:b] for a, b in pairwise(ends)]
+            else:
+                yield from [blob[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends)]
+
+
+def unpack(config: object, arrays: Mapping[str, Array], *, texts: Callable[[Texts], Sequence[str]] = list) -> Any:
+    """Undo `pack`: return the JSON value with its long lists; raise ValueError if marks and arrays do not match.
+
+    texts : a function that converts long lists of strings. By default, they become lists.
+    """
+    reader = _Reader(arrays, texts)
     value = reader.unpack(config)
     reader.check_end()
     return value
+
+
+def listed(value: Any) -> Any:
+    """Return a JSON value in which each `Texts` is replaced by a list."""
+    if isinstance(value, dict):
+        return {name: listed(one) for name, one in value.items()}
+    return list(map(listed, value)) if isinstance(value, list | Texts) else value
 
 
 class _Packer:
@@ -105,7 +147,8 @@ class _Packer:
 class _Reader:
     """Replaces the marks in a JSON value by lists. The entries of the lists are taken from the arrays, in order."""
 
-    def __init__(self, arrays: Mapping[str, Array]) -> None:
+    def __init__(self, arrays: Mapping[str, Array], texts: Callable[[Texts], Sequence[str]]) -> None:
+        self._texts = texts
         self._arrays = {name: arrays.get(name, np.empty(0, dtype)) for name, dtype in ARRAYS.items()}
         for name, array in self._arrays.items():
             if array.ndim != 1 or array.dtype != ARRAYS[name]:
@@ -116,8 +159,9 @@ class _Reader:
         text, lengths = self._arrays["config.text"], self._arrays["config.lengths"]
         # Each length is checked, because the sum of wrong lengths may overflow.
         right = not len(lengths) or (lengths.min() >= 0 and lengths.max() <= len(text))
-        self._ends = np.cumsum(lengths)
-        if not right or int(self._ends[-1] if len(lengths) else 0) != len(text):
+        self._bounds = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=self._bounds[1:])
+        if not right or self._bounds[-1] != len(text):
             raise ValueError("the lengths in tensor 'config.lengths' do not add up to the size of 'config.text'")
         self._used = dict.fromkeys(KINDS.values(), 0)
 
@@ -147,29 +191,28 @@ class _Reader:
                 "the tensors of long lists have too many entries: expected as many as the lists have together"
             )
 
-    def _list(self, kind: str, n: int, width: int | None = None) -> list[Any]:
+    def _list(self, kind: str, n: int, width: int | None = None) -> Sequence[Any]:
         # Empty lists would take memory that the size of the arrays does not bound.
         if not all(type(one) is int and one > 0 for one in (n, 1 if width is None else width)):
             raise ValueError(f"a stored list has the length {n!r} and the width {width!r}: expected integers above 0")
-        flat = self._entries(kind, n * (width or 1))
+        entries = self._entries(kind, n * (width or 1))
+        if width is None and isinstance(entries, Texts):
+            return self._texts(entries)
+        flat = list(entries)
         return flat if width is None else [flat[start : start + width] for start in range(0, len(flat), width)]
 
-    def _entries(self, kind: str, n: int) -> list[Any]:
+    def _entries(self, kind: str, n: int) -> Sequence[Any]:
         start, stop = self._used[kind], self._used[kind] + n
-        array = self._ends if kind == "text" else self._arrays[f"config.{kind}"]
+        array = self._arrays["config.lengths" if kind == "text" else f"config.{kind}"]
         if stop > len(array):
             raise ValueError(
                 f"a stored list needs {n} entries, but its tensor has only {len(array) - start} left: expected a "
                 "tensor with the entries of all lists"
             )
         self._used[kind] = stop
-        if kind != "text":
-            return list(array[start:stop].tolist())
-        text, ends = self._arrays["config.text"], array[start:stop].tolist()
-        starts = [int(array[start - 1]) if start else 0, *ends[:-1]]
-        base = starts[0] if starts else 0
-        blob = text[base : ends[-1] if ends else 0].tobytes()
-        return [blob[a - base : b - base].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends, strict=True)]
+        if kind == "text":
+            return Texts(self._arrays["config.text"], self._bounds[start : stop + 1])
+        return list(array[start:stop].tolist())
 
 
 def _kind(values: Sequence[Any]) -> str | None:

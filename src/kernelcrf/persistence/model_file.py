@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from ..arrays import Array
+from ..arrays import Array, DType
 from .budget import Budget, size_for
 from .error import ModelFileError
-from .long_lists import ARRAYS, pack, unpack
+from .long_lists import ARRAYS, Texts, pack, unpack
 from .output_file import PathLike, named_errors, whole_file
 
 FORMAT, VERSION = "kernelcrf", 3
@@ -35,10 +35,10 @@ HEADER = 1 << 24
 ENTRY = 160
 # A tensor of zeros, which makes the file of a model as large as the claims of the model.
 ROOM_TENSOR = "room"
-TYPES = {"F32": 4, "F64": 8, "I32": 4, "I64": 8, "BOOL": 1, "U8": 1}
+TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "BOOL": "?", "U8": "u1"}
 # The name of the weights of all terms; they alone may have 16 bits.
 WEIGHTS = "theta"
-TYPES_OF_WEIGHTS = {**TYPES, "F16": 2}
+TYPES_OF_WEIGHTS = {**TYPES, "F16": "<f2"}
 
 
 class Content(NamedTuple):
@@ -72,8 +72,11 @@ def write(path: PathLike, config: Mapping[str, object], arrays: Mapping[str, Arr
         file.write(save(contiguous, metadata={"config": header}))
 
 
-def read(path: PathLike) -> Content:
-    """Return the content of a model file; raise ModelFileError if the file is not valid."""
+def read(path: PathLike, *, texts: Callable[[Texts], Sequence[str]] = list) -> Content:
+    """Return the content of a model file; raise ModelFileError if the file is not valid.
+
+    texts : a function that converts long lists of strings, as in `unpack`.
+    """
     size = Path(path).stat().st_size
     if not Path(path).is_file():
         raise ModelFileError(f"{path} is a folder or a device: expected a model file")
@@ -82,21 +85,24 @@ def read(path: PathLike) -> Content:
             n_header = int.from_bytes(head.read(8), "little")
         if n_header > HEADER:
             raise ModelFileError(f"the header has {n_header:,} bytes: expected at most {HEADER:,}")
-        with safe_open(path, framework="numpy") as file:
-            config = _read_config(file.metadata())
-            names = [name for name in file.keys() if name != ROOM_TENSOR]  # noqa: SIM118
-            for name in names:
-                tensor = file.get_slice(name)
+        tensors: dict[str, tuple[DType, list[int]]] = {}
+        with safe_open(path, framework="numpy") as checked:
+            config = _read_config(checked.metadata())
+            for name in checked.keys():  # noqa: SIM118
+                tensor = checked.get_slice(name)
                 dtype, shape = tensor.get_dtype(), tensor.get_shape()
                 types = TYPES_OF_WEIGHTS if name == WEIGHTS else TYPES
-                if dtype not in types or math.prod(shape) * types[dtype] > size:
+                if dtype not in types or math.prod(shape) * np.dtype(types[dtype]).itemsize > size:
                     raise ModelFileError(
                         f"tensor {name!r} has type {dtype} and shape {shape}: expected one of the types "
                         f"{', '.join(types)}, and a tensor that is not larger than the file"
                     )
-            arrays = {name: file.get_tensor(name) for name in names}
+                if name != ROOM_TENSOR:
+                    tensors[name] = np.dtype(types[dtype]), shape
+        with named_errors(path), open(path, "rb") as file:
+            arrays = _read_tensors(file, tensors)
         if config["version"] > 1:
-            config = unpack(config, {name: arrays.pop(name) for name in names if name in ARRAYS})
+            config = unpack(config, {name: arrays.pop(name) for name in tensors if name in ARRAYS}, texts=texts)
         return Content(config, arrays, Budget(size))
     except MemoryError as error:
         raise ModelFileError(
@@ -112,6 +118,17 @@ def begins_like_model(path: PathLike) -> bool:
     with named_errors(path), open(path, "rb") as file:
         head = file.read(64)
     return head[8:9] == b"{" and FORMAT.encode() in head
+
+
+def _read_tensors(file: BinaryIO, tensors: Mapping[str, tuple[DType, list[int]]]) -> dict[str, Array]:
+    """Return the tensors with these types and shapes; safetensors would have each of them in memory twice."""
+    n_header = int.from_bytes(file.read(8), "little")
+    header, arrays = json.loads(file.read(n_header)), {}
+    for name, (dtype, shape) in tensors.items():
+        file.seek(8 + n_header + header[name]["data_offsets"][0])
+        array = np.fromfile(file, dtype, math.prod(shape)).reshape(shape)
+        arrays[name] = array.astype(dtype.newbyteorder("="), copy=False)
+    return arrays
 
 
 def _read_config(metadata: Mapping[str, str] | None) -> dict[str, Any]:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -68,6 +66,10 @@ def named_errors(path: PathLike) -> Iterator[None]:
 def _temporary_file(path: PathLike) -> Iterator[tuple[BinaryIO, Path]]:
     """Open the temporary file for `path` and remove it at the end; yield the open file, and `path` without links."""
     target = Path(os.path.realpath(path))
+    # They load a library of many megabytes, which who only reads files does not need.
+    import secrets
+    from hashlib import blake2b
+
     prefix = f".kernelcrf-{blake2b(os.fsencode(target.name), digest_size=8).hexdigest()}-"
     partial = target.parent / f"{prefix}{secrets.token_hex(8)}.partial"
     try:

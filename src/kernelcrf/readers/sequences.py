@@ -180,7 +180,7 @@ class SequenceReader:
     @classmethod
     def from_config(cls, config: Mapping[str, UserData], owner: str = OWNER) -> SequenceReader:
         """Return the reader whose `to_config` returned `config`; raise if the values in `config` are inconsistent."""
-        kind, n_features, names, separator = columns_from_config(config)
+        kind, n_features, names, separator, _ = columns_from_config(config)
         if kind != "dicts":
             return cls(kind, n_features, None, names, owner)
         if names is None:

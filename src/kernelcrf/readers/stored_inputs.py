@@ -10,6 +10,7 @@ import numpy as np
 from ..arrays import Array, Places, UserData
 from ..persistence.checks import read_count
 from ..persistence.error import ModelFileError
+from ..persistence.long_lists import Texts
 from ..validation import is_whole, shown
 from .feature_items import HASH_FEATURES
 from .stored_values import names_from_config, string_names
@@ -25,12 +26,14 @@ class StoredColumns(NamedTuple):
 
     names : the names of the columns, or None if they have none; for feature dicts, None means that names are hashed.
     separator : the text between a name and its value in the names of the columns of feature dicts.
+    texts : the names of feature dicts as bytes, instead of `names`. Whoever decodes them checks that they are distinct.
     """
 
     kind: Kind
     n_features: int
     names: Array | None
     separator: str = ""
+    texts: Texts | None = None
 
 
 class Columns(Protocol):
@@ -61,17 +64,22 @@ def columns_from_config(config: Mapping[str, UserData]) -> StoredColumns:
     kind, n_features = config["kind"], read_count(config, "n_features", 1)
     if kind not in WORDS:
         raise ModelFileError(f"the stored kind of sequences is {shown(kind)}: expected one of {', '.join(WORDS)}")
+    texts, separator = config.get("feature_names"), config.get("separator")
+    if isinstance(texts, Texts):
+        if kind == "dicts" and isinstance(separator, str) and len(texts) == n_features:
+            return StoredColumns(kind, n_features, None, separator, texts)
+        config = {**config, "feature_names": list(texts)}
     names = names_from_config(config, n_features)
     if kind != "dicts" or names is None:
         if kind == "dicts":
             HASH_FEATURES.check("hash_features", n_features)
         return StoredColumns(kind, n_features, names)
-    if not isinstance(config["separator"], str) or string_names(names) is None or len(set(names)) != n_features:
+    if not isinstance(separator, str) or string_names(names) is None or len(set(names)) != n_features:
         raise ModelFileError(
-            f"feature_names is {shown(names)} and separator is {shown(config['separator'])}: expected {n_features} "
+            f"feature_names is {shown(names)} and separator is {shown(separator)}: expected {n_features} "
             "distinct strings, and one string"
         )
-    return StoredColumns(kind, n_features, names, config["separator"])
+    return StoredColumns(kind, n_features, names, separator)
 
 
 def sources_from_config(config: Mapping[str, UserData], entries: Mapping[str | None, Columns]) -> dict[str, Source]:

@@ -22,6 +22,7 @@ from ..persistence.checks import (
     read_text,
 )
 from ..persistence.error import CONTENT_ERRORS
+from ..persistence.long_lists import listed
 from ..persistence.model_file import VERSION, WEIGHTS
 from ..readers.stored_inputs import SEVERAL, Source, StoredColumns, columns_from_config, sources_from_config
 from ..readers.stored_values import classes_from_config
@@ -151,7 +152,7 @@ def _n_rows(X: Floats | SparseRows) -> int:
 
 def open_model(path: PathLike) -> StoredModel:
     """Return the model of a file; raise ModelFileError if it is not valid, or has a part that is not known here."""
-    config, arrays, budget = read(path)
+    config, arrays, budget = read(path, texts=lambda texts: texts)
     try:
         if config["version"] < VERSION:
             raise ModelFileError(
@@ -203,15 +204,17 @@ def _read_model(config: Config, arrays: Arrays, budget: Budget, steps: Transform
     theta = arrays[WEIGHTS]
     n_bytes = 8 * 4 * theta.size + PAIR_BYTES * len(labels) ** 2 + 8 * DENSE_ENTRIES
     budget.charge("the first prediction of this ChainCRF", n_bytes)
+    # Vocabularies take the most memory while they are read: they are read before the weights.
+    readers = {entry: reader_of(columns) for entry, columns in entries.items()}
     terms, constants = _read_terms(config, arrays, len(labels), widths)
     steps.check(entries[None].n_features if None in entries else None, budget)
     w = constants[TRANSITION_TERM].reshape(len(labels), len(labels))
     return StoredModel(
         classes=labels,
         decoding=_read_decoding(config["parameters"].get("decoding", "viterbi")),
-        metadata=_read_metadata(config["metadata"]),
+        metadata=_read_metadata(listed(config["metadata"])),
         transformers=steps,
-        readers={entry: reader_of(columns) for entry, columns in entries.items()},
+        readers=readers,
         terms=[InputTerm(weights, *sources[name], cliques) for weights, name, cliques in terms],
         **{key: constants.get(name) for key, name in (("bias", BIAS_TERM), ("start", START_TERM), ("end", END_TERM))},
         w=w if legal is None else np.where(legal.steps, w, -np.inf),

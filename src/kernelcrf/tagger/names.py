@@ -1,9 +1,9 @@
 """The columns of feature names: a dict for a small vocabulary, and a table of hashes for a large one.
 
-Python computes 64 bits of SipHash for each string. The table has the hashes in the order of their lowest bits, so that
-a few steps, each for all names of a sentence at once, find them. It takes about 30 bytes per name, and a dict with
-the names about 200. In a dict, the string and the number of an entry lie anywhere in memory, and reading them takes
-longest.
+Python computes 64 bits of SipHash for each string. The table has the hashes in increasing order, and the place of the
+first hash with given highest bits, so that a few steps, each for all names of a sentence at once, find them. It takes
+about 15 bytes per name, and a dict with the names about 200. In a dict, the string and the number of an entry lie
+anywhere in memory, and reading them takes longest. The names of a file are decoded a few at a time and are not kept.
 
 As in `readers.name_table`, a name that is not in the table is found by mistake if its hash is equal to that of another
 name. With a million names in the table, the probability is 5e-14. If two names of the vocabulary have equal hashes, or
@@ -19,7 +19,8 @@ from typing import Protocol
 
 import numpy as np
 
-from ..arrays import Ints, Places
+from ..arrays import Ints, Labels, Places
+from ..persistence.error import ModelFileError
 
 # Up to this number of names, a dict fits in the cache of a processor, and is faster.
 FEW_NAMES = 2**14
@@ -36,8 +37,13 @@ class NameDict:
     """The columns of names as a dict."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._n = len(names)
-        self._column_of = dict(zip(names, range(len(names)), strict=True)).get
+        self._n, columns = len(names), dict(zip(names, range(len(names)), strict=True))
+        if len(columns) < self._n:
+            raise ModelFileError(
+                f"feature_names has {self._n - len(columns)} names twice: expected {self._n} distinct strings. Use "
+                "another copy"
+            )
+        self._column_of = columns.get
 
     def find(self, names: Iterable[str], n: int) -> Places:
         """Return the column of each of the n names."""
@@ -47,22 +53,22 @@ class NameDict:
 class HashTable:
     """The columns of names, which are found by their hashes.
 
-    hashes : the hash of each name; they are distinct.
+    hashes : the distinct hashes of names, in increasing order; columns : the column of each of them.
     """
 
-    def __init__(self, hashes: Ints) -> None:
-        self._last, self._mask = len(hashes), (2 << len(hashes).bit_length()) - 1
-        slots = hashes & self._mask
-        order = np.argsort(slots, kind="stable")
+    def __init__(self, hashes: Ints, columns: Labels) -> None:
+        bits = len(hashes).bit_length() - 1
+        self._last, self._shift, self._half = len(hashes), 64 - bits, 1 << bits - 1
         # Slot k has the names from first[k] to first[k + 1] - 1. The last entry stands for all unknown names.
-        self._first = np.zeros(self._mask + 2, np.int32)
-        np.cumsum(np.bincount(slots, minlength=self._mask + 1), out=self._first[1:])
-        self._columns, self._hashes = np.append(order, self._last).astype(np.int32), np.append(hashes[order], 0)
+        self._first = np.zeros(2 * self._half + 1, np.int32)
+        np.cumsum(np.bincount(self._slots(hashes), minlength=2 * self._half), out=self._first[1:])
+        self._hashes = np.append(hashes, 0)
+        self._columns = np.append(columns, np.int32(self._last))
 
     def find(self, names: Iterable[str], n: int) -> Places:
         """Return the column of each of the n names."""
         hashes = np.fromiter(map(hash, names), np.int64, n)
-        slots = hashes & self._mask
+        slots = self._slots(hashes)
         places = self._first[slots]
         left = np.flatnonzero(self._hashes[places] != hashes)
         while len(left):
@@ -74,12 +80,19 @@ class HashTable:
         columns: Places = self._columns[places].astype(np.intp)
         return columns
 
+    def _slots(self, hashes: Ints) -> Places:
+        """Return the slot of each hash: its highest bits, above those of the least hash."""
+        slots: Places = hashes >> self._shift
+        slots += self._half
+        return slots
+
 
 def names_of(names: Sequence[str]) -> Names:
-    """Return the vocabulary of distinct names."""
+    """Return the vocabulary of names; raise ModelFileError if two names are equal."""
     if len(names) > FEW_NAMES and sys.hash_info.width == 64:
         hashes = np.fromiter(map(hash, names), np.int64, len(names))
-        ordered = np.sort(hashes)
-        if (ordered[1:] != ordered[:-1]).all():
-            return HashTable(hashes)
+        columns = hashes.argsort().astype(np.int32)
+        hashes = hashes[columns]
+        if (hashes[1:] != hashes[:-1]).all():
+            return HashTable(hashes, columns)
     return NameDict(names)

@@ -54,9 +54,8 @@ def reader_of(columns: StoredColumns) -> Reader:
         return DenseReader(columns.n_features)
     if columns.kind == "sparse":
         return SparseReader(columns.n_features)
-    if columns.names is None:
-        return HashedReader(columns.n_features)
-    return NameReader(columns.names.tolist(), columns.separator)
+    names = columns.texts if columns.names is None else columns.names.tolist()
+    return HashedReader(columns.n_features) if names is None else NameReader(names, columns.separator)
 
 
 class DenseReader:

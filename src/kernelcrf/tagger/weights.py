@@ -33,15 +33,17 @@ class PairWeights:
     """
 
     def __init__(self, pointers: Ints, labels: Labels, weights: Array, n_labels: int) -> None:
-        # A column after those of the model has no pairs.
-        self.starts, self.counts = pointers, np.append(np.diff(pointers), 0)
-        self.labels, self.weights, self.n_labels = labels.astype(np.intp), weights.astype(np.float64), n_labels
+        self.pointers, self.labels, self.n_labels = pointers, labels, n_labels
+        self.weights = weights.astype(np.float64, copy=False)
 
     def scores(self, X: Floats | SparseRows) -> Floats:
         """Return the scores of labels, with one row per row of X."""
         assert isinstance(X, SparseRows)
-        counts = self.counts.take(X.columns)
-        pairs = spread(self.starts.take(X.columns), counts)
+        starts = self.pointers.take(X.columns)
+        # The column of unknown names, after those of the model, has no pairs: it ends where it starts.
+        counts = self.pointers.take(X.columns + 1, mode="clip")
+        counts -= starts
+        pairs = spread(starts, counts)
         flat = np.arange(0, X.n_rows * self.n_labels, self.n_labels).repeat(X.counts).repeat(counts)
         flat += self.labels.take(pairs)
         weights = self.weights.take(pairs)
