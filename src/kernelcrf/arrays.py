@@ -52,7 +52,7 @@ def matrix_of(X: Inputs | NamedInputs, name: str) -> Inputs:
 
 
 def join_columns(X: Inputs | NamedInputs) -> Inputs:
-    """Return X as one matrix, in which the columns of all inputs are side by side; it is sparse if an input is."""
+    """Return X as one matrix with the columns of all inputs side by side, sparse if one of the inputs is sparse."""
     if not isinstance(X, NamedInputs):
         return X
     matrices = list(X.matrices.values())
@@ -109,7 +109,7 @@ def as_writable(X: Inputs) -> Inputs:
 def take_columns(X: Inputs, columns: Places) -> Inputs:
     """Return the columns of X with these indices, which may be in any order and may occur several times.
 
-    The memory that a CSR matrix needs does not depend on its number of columns, unlike in SciPy.
+    The memory for a CSR matrix does not grow with its number of columns; with SciPy's indexing, it would.
     """
     if not is_sparse(X):
         return np.ascontiguousarray(X[:, columns])

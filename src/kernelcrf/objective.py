@@ -9,12 +9,12 @@ vector v (equation 22) are
 
 Sample i has the weight omega_i and the joint features Phi, so that a labelling has the score <Phi, theta>. Term k of
 the model has the parameters theta_k, the regularisation lam_k and the prior mean mu_k, which is 0 unless an earlier
-model determines the prior (see `terms`); each weight then has its own lam. log Z is the log-sum-exp of the scores of
-all labelings, and log Z(allowed) is the log-sum-exp over the labelings that agree with the observed labels. If all
-labels are observed, log Z(allowed) is the score of one labelling, and P is convex. If some labels are missing, P is not
-convex, and H omits the covariance under p(. | allowed). What remains is positive definite (Gauss-Newton). Solvers can
-use it, but it gives no bound on the distance to the minimum. With an L1 penalty (see `terms`), P has the further term
-sum_k l1_k |theta_k|_1, which g and H leave out.
+model determines the prior. In that case, lam differs from weight to weight (see `penalties`). log Z is the log-sum-exp
+of the scores of all labelings, and log Z(allowed) is the log-sum-exp over the labelings that agree with the observed
+labels. If all labels are observed, log Z(allowed) is the score of one labelling, and P is convex. If some labels are
+missing, P is not convex, and H omits the covariance under p(. | allowed). What remains is positive definite
+(Gauss-Newton). Solvers can use it, but it gives no bound on the distance to the minimum. If the penalty of a term has a
+part R (see `penalties`), P also contains R(theta_k), which g and H leave out.
 
 Scores have the precision of the features, and P is a difference of sums of scores. Its rounding error is estimated as
 
@@ -49,11 +49,11 @@ LEAST_SINGLE_WEIGHT = 1e-20
 class Evaluation:
     """The objective at one point theta.
 
-    value, gradient : the objective, and its gradient without the L1 penalty.
+    value, gradient : the objective, and its gradient without the part R of penalties.
     lower_bound : a lower bound on the minimum of the objective; -inf if the objective is not convex.
     parts : the state of each partition of the data, with its scores and results of inference.
-    is_moved : whether the scores are those of another point plus their change, and not computed from the features. The
-        rounding errors of all such changes since the last computed scores add up.
+    is_moved : whether the scores were computed by adding a change to the scores of another point, and not from the
+        features. The rounding errors of such changes add up, until scores are computed from the features again.
     """
 
     theta: Floats

@@ -1,13 +1,13 @@
-"""Penalties: the negative log prior of the weights of a term, with everything that a certificate needs of it.
+"""Penalties: negative log priors of the weights of a term, with the formulas that certificates need.
 
 Every term has a Gaussian prior with the variance C = 1 / lam. A penalty may add a function R, the maximum of <b, theta>
-over the b of a convex set B that contains 0, such as a norm:
+over all b in a convex set B that contains 0. Norms are such functions:
 
     penalty(theta) = lam/2 |theta|^2 + R(theta).
 
-All that solvers and certificates ask follows from R and from S(v) = v - (the point of B nearest to v), which moves v
-towards 0. With the gradient g of the loss at theta, the conjugate, the weights at which it is attained, and what the
-term adds to the gap of Lemma 9 are
+Solvers and certificates need only R and S(v) = v - (the point of B nearest to v), which moves v towards 0. Let g be the
+gradient of the loss at theta. The conjugate, the weights that attain it, and the gap of Lemma 9 that the term
+contributes are
 
     max over theta of <v, theta> - penalty(theta) = |S(v)|^2 / (2 lam),      attained at theta = S(v) / lam,
     gap = 1/(2 lam) |lam theta + S(g)|^2 + [<theta, g - S(g)> + R(theta)].
@@ -47,7 +47,7 @@ SMALL_SQUARE, LARGE_SQUARE = 1e-200, 1e200
 
 
 class Block(Protocol):
-    """Protocol of what a penalty knows of a term: its prior variance, and the shape of its weights.
+    """Protocol of a term as penalties see it: its prior variance, and the shape of its weights.
 
     pairs : the pairs of a feature and a label that have a weight, or None if the weights are a matrix `shape`.
     """
@@ -88,8 +88,8 @@ class Penalty(ABC):
 
     name : the name of the kind of penalty in model files.
     is_smooth : whether R = 0, so that the penalty is differentiable.
-    of_coordinates : whether R depends on the coordinates of the features of a kernel, so that it only has a meaning for
-        linear kernels, whose features are those of the user.
+    of_coordinates : whether R treats features one by one. Such a penalty has a meaning only for linear kernels, whose
+        features are the columns of the user's inputs.
     """
 
     name: ClassVar[str]
@@ -101,11 +101,11 @@ class Penalty(ABC):
         return 0.0
 
     def slope(self, term: Block, theta: Floats) -> Floats:
-        """Return the gradient of R, for weights at which it is differentiable; any number for all others."""
+        """Return the gradient of R. The result may be any number for weights at which R is not differentiable."""
         return np.zeros(term.size)
 
     def shrink(self, term: Block, v: Floats, factor: float = 1.0) -> Floats:
-        """Return S(v) for `factor` R, the point theta with the smallest |theta - v|^2 / 2 + factor R(theta)."""
+        """Return S(v) for factor * R: the theta that minimises |theta - v|^2 / 2 + factor * R(theta)."""
         return v
 
     def absolute(self, term: Block) -> float | None:
@@ -170,7 +170,7 @@ class Penalty(ABC):
 
     @property
     def required(self) -> Ints | None:
-        """Return the weights that a term must have, as indices into the matrix of all weights; None for no demand."""
+        """Return the weights that a term must have, as indices into the matrix of all weights; None means none."""
         return None
 
     @property
@@ -185,7 +185,7 @@ class Penalty(ABC):
 
 @dataclass(frozen=True)
 class Gaussian(Penalty):
-    """The penalty |theta|^2 / (2 C) alone, R = 0.
+    """The Gaussian penalty |theta|^2 / (2 C) without a further part, so that R = 0.
 
     Examples
     --------
@@ -200,7 +200,7 @@ class Gaussian(Penalty):
 
 @dataclass(frozen=True)
 class ElasticNet(Penalty):
-    """An L1 penalty besides that of C: R = l1 |theta|_1, which makes most weights zero; CRFsuite's c1 is `l1`.
+    """The Gaussian penalty plus R = l1 |theta|_1, which makes most weights zero; CRFsuite calls l1 "c1".
 
     S(v) = sign(v) max(|v| - l1, 0).
 
@@ -236,7 +236,7 @@ class ElasticNet(Penalty):
 
 @dataclass(frozen=True)
 class GroupLasso(Penalty):
-    """A penalty of groups of weights besides that of C, which makes all weights of most groups zero.
+    """The Gaussian penalty plus a penalty on groups of weights, which makes all weights of most groups zero.
 
     R = l1 sum over groups of sqrt(m) |theta_group|, where a group has m weights. Terms without inputs, such as
     transitions, have no groups.
@@ -264,7 +264,7 @@ class GroupLasso(Penalty):
 
     @property
     def of_coordinates(self) -> bool:  # type: ignore[override]
-        """Return whether groups are features: whitened features of a kernel are no groups of their own."""
+        """Return whether each group is a feature, which has a meaning only if the features are the user's columns."""
         return self.groups == "features"
 
     def __post_init__(self) -> None:
@@ -313,7 +313,7 @@ class GroupLasso(Penalty):
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """The information of earlier data about all weights of an earlier model together.
+    """The information that earlier data give about the weights of an earlier model, as one matrix for all weights.
 
     root : a matrix B with one row per weight; B B' is added to the matrix of prior precisions 1 / C.
     """
@@ -323,14 +323,15 @@ class Joint:
 
 @dataclass(frozen=True, eq=False)
 class EarlierGaussian(Penalty):
-    """A Gaussian prior of single weights, as an earlier model determines it.
+    """A Gaussian prior whose means and precisions an earlier model determines.
 
     places : the weights of the earlier model, as increasing indices into the matrix (n, rank of k_y), row by row. All
         other weights have the mean 0 and the precision 1 / C.
     means : the prior mean of each of these weights.
     information : what is added to the precision 1 / C of each of these weights, or None to add nothing.
-    joint, rows : the information about the weights of all terms together, and the row of each of these weights in its
-        matrix B B', whose diagonal is `information`. None if weights are independent under the prior.
+    joint, rows : the information about the weights of all terms together, and the row of each of these weights in the
+        matrix B B' of that information; its diagonal is `information`. Both are None if weights are independent under
+        the prior.
     """
 
     places: Ints
@@ -364,8 +365,8 @@ class EarlierGaussian(Penalty):
             places = np.searchsorted(term.pairs.places, places)
             if (places == term.size).any() or (term.pairs.places[places] != self.places).any():
                 raise ValueError(
-                    "a term has no weights for some pairs of its prior: expected all pairs that have a weight in the "
-                    "earlier model"
+                    "some pairs of a feature and a label have a weight in the earlier model, but not in the new "
+                    "term: expected a weight in the new term for each of these pairs"
                 )
         return places
 
@@ -409,7 +410,7 @@ class EarlierGaussian(Penalty):
         return np.asarray((term.C * v if term.precision is None else v / term.precision) + self._mean(term))
 
     def to_config(self) -> dict[str, Any]:
-        """Return the penalty without its means and precisions, which model files do not store."""
+        """Return the penalty as values that JSON can store, without its means and precisions."""
         return Gaussian().to_config()
 
 

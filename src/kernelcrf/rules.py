@@ -134,8 +134,8 @@ class Evidence(VarianceRule):
         either(whole(least=0)).check("n_restarts", self.n_restarts)
         if self.C != EVIDENCE and not self.optimize_kernel:
             raise ParameterError(
-                f"Evidence(C={shown(self.C)}) has nothing to choose: pass optimize_kernel=True, or omit C; or pass C "
-                "itself to the estimator"
+                f"Evidence(C={shown(self.C)}) has nothing to choose: pass optimize_kernel=True to choose the kernel, "
+                "omit C to choose C, or pass the number C to the estimator"
             )
 
     @property

@@ -154,7 +154,8 @@ def shown_list(values: Iterable[UserData]) -> str:
 def stacklevel_of_user() -> int:
     """Return the `stacklevel` for `warnings.warn` with which a warning points to the line of the user's call.
 
-    This is the innermost line outside the packages NOT_THE_USERS. Call this function in the call of `warnings.warn`.
+    The line of the user is the innermost one outside the packages NOT_THE_USERS. Call this function among the arguments
+    of `warnings.warn`.
     """
     frame, level = currentframe(), 0
     while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in NOT_THE_USERS:

@@ -125,5 +125,5 @@ def test_an_infeasible_sample_goes_by_its_place():
 
 def test_labels_of_a_node_without_a_table_cannot_be_kept_apart_from_missing_ones():
     graph = Graph([2, 2], {"edge": [[0, 1]]})
-    with pytest.raises(ValueError, match="node 0 has a label but no term that scores it alone"):
+    with pytest.raises(ValueError, match="node 0 has a label, but no term scores this node alone"):
         Exact(graph).loss(np.zeros((1, 4)), np.array([[1, -1]]), curvature=False)

@@ -58,7 +58,7 @@ def number_and_rule(n_components: NumberOrLandmarks) -> tuple[int | str | None, 
 
 
 def landmarks_to_config(n_components: Any) -> Any:
-    """Return `n_components` as a value that JSON can store, unless its rule is an object."""
+    """Return `n_components` as a value that JSON can store; if its rule is an object, return it unchanged."""
     if isinstance(n_components, Landmarks) and isinstance(n_components.pivots, str):
         return asdict(n_components)
     return n_components

@@ -29,7 +29,8 @@ class CliqueTree:
     cliques : the nodes of each clique; a parent comes before its children.
     parents : the index of each clique's parent, or -1 for a root.
     separators : the nodes that each clique shares with its parent; empty for a root.
-    homes : for each node, the index of a clique that contains it and all neighbours that were eliminated after it.
+    homes : for each node, the index of a clique that contains the node and those of its neighbours that were eliminated
+        later.
     places : for each node, its position in the order of elimination.
     """
 

@@ -155,12 +155,12 @@ class Legal:
         return s, np.where(self.steps, w, w.dtype.type(-np.inf))
 
     def anywhere(self) -> Legal:
-        """Return the same steps, for pieces of sequences, which may start and end with any label."""
+        """Return the constraints for pieces of sequences: the same steps, and any label at the start and at the end."""
         every = np.ones_like(self.first)
         return Legal(self.steps, every, every)
 
     def allows(self, chains: Chains, labels: Array) -> Flags:
-        """Return for each token whether its label is legal where it is; missing labels (-1) are always legal."""
+        """Return for each token whether its label is legal at its place; missing labels (-1) are always legal."""
         y = np.asarray(labels, np.intp)
         broken = np.zeros(chains.n_nodes, bool)
         broken[chains.first_nodes] |= ~self.first[y[chains.first_nodes]] & (y[chains.first_nodes] >= 0)

@@ -1,4 +1,4 @@
-"""Messages of sequences that are kept, so that several questions about one distribution need one pass.
+"""Messages of sequences: one pass computes them, and they answer several questions about one distribution.
 
 The forward messages alpha give log-partitions, entropies and samples. The backward messages beta are computed from them
 when marginals are asked for; `scaled` has the recursions. Let P_t(i|j) be the probability of label i at token t-1 given

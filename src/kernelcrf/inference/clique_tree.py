@@ -2,8 +2,8 @@
 
 Each clique C of the graph has a table t_C with one score per labelling of its nodes. A labelling y of all nodes has the
 score sum_C t_C(y_C) (equation 8 of the paper). First, every table t_C is added to the table T_c of a clique c of the
-tree that contains all nodes of C. Let the separator s of c be the nodes that c shares with its parent. From the leaves
-to the root, each clique computes a message m_c to its parent and a conditional distribution kappa_c:
+tree; this clique c contains all nodes of C. Let the separator s of c be the nodes that c shares with its parent. From
+the leaves to the root, each clique computes a message m_c to its parent and a conditional distribution kappa_c:
 
     m_c(y_s) = log sum_{y_c that agrees with y_s} exp T_c(y_c),     kappa_c(y_c | y_s) = exp(T_c(y_c) - m_c(y_s)).
 

@@ -8,8 +8,8 @@ It runs in float64. If labels have equal values delta_t(j), the first of them is
 the k best values of each label are kept: at each token, the sorted lists of the previous token's labels are merged.
 This takes O(T L^2 k) operations for T tokens and L labels.
 
-With the given labels y, and an extra score for each difference from them, `rivals` computes the same maxima in both
-directions. For each token, their sum is the best score of all labelings that do not have the label y_t there.
+Given labels y, and an extra score for each difference from y, `rivals` computes the same maxima in both directions. For
+each token t, the sum of both is the best score of all labelings with a label other than y_t at token t.
 
 `chain_messages` says how samples are drawn.
 """
@@ -74,14 +74,14 @@ def viterbi(
 def rivals(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, labels: Labels, extra: Floats, detour: Floats
 ) -> Floats:
-    """Return, for each token t, the best score of all labelings that have another label there than the given one.
+    """Return, for each token t, the best score of all labelings whose label of t is not the given one.
 
     The scores are relative to the score of the given labels, and a labelling has an extra score for each token at which
     it differs from them. The results are -inf if all other labels of a token are forbidden.
 
     labels : (N,), the given labels.
     extra : (N, L), the extra score of each label of a token; it must be 0 for the given label.
-    detour : (N,), the extra score of a token that has the given label if the token before has another one.
+    detour : (N,), the extra score of a token that has its given label while the token before it does not.
     """
     batch = Batch.of(scores, transitions, chains)
     w, rival = batch.transitions[None] if batch.tied else batch.transitions, np.empty(chains.n_nodes)

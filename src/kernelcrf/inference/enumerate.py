@@ -26,8 +26,8 @@ MOST_LABELINGS = 2**22
 def factors(structure: Chains, sample: int, tables: Mapping[Template, npt.ArrayLike]) -> list[Factor]:
     """Return the factors of one sequence: a pair (nodes, table of scores) for each clique.
 
-    tables : for each template, a table of scores with one axis per node of a clique, which all cliques of the template
-        share. If the table has an additional first axis, it contains one table per clique.
+    tables : for each template, the table of scores that its cliques share, with one axis per node of a clique. If the
+        table has an additional first axis, it contains one table per clique.
     """
     first, last = structure.offsets[sample], structure.offsets[sample + 1]
     result: list[Factor] = []

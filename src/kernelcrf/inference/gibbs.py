@@ -89,7 +89,7 @@ class Gibbs:
     def _sweeps(self, tables: Floats, rng: np.random.Generator, means: Floats | None) -> Iterator[tuple[Labels, Ints]]:
         """Run sweeps without end; after the burn-in, each sweep yields labels and the table entries that they select.
 
-        means : if it is given, the label probabilities that the sweeps after the burn-in draw from are added to it.
+        means : an array to which each sweep after the burn-in adds the label probabilities of all nodes, or None.
         """
         graph, nothing, shape = self.graph, np.empty((len(tables), 0)), (len(tables), self.graph.n_nodes)
         labels = rng.integers(graph.cards, size=shape).astype(np.int32)

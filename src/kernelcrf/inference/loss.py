@@ -117,8 +117,9 @@ def clamp_labels(graph: Graph, tables: Floats, labels: Array) -> Floats:
             unseen[:, nodes[:, 0]] = True
     if not unseen.all():
         raise ValueError(
-            f"node {int(np.argmax(~unseen.all(axis=0)))} has a label but no term that scores it alone: expected such a "
-            "term for every labelled node, because other labels are missing; add the term, or the missing labels"
+            f"node {int(np.argmax(~unseen.all(axis=0)))} has a label, but no term scores this node alone. Since "
+            "other labels are missing, such a term is expected for every labelled node: add the term, or the "
+            "missing labels"
         )
     return tables
 

@@ -134,8 +134,8 @@ class ScaledMessages:
     """The messages of a block of sequences in scaled space, one row per token.
 
     alpha : the forward messages, which sum to one.
-    v : before `backward` is called, u / c, which the module docstring defines; then u / c times the backward messages,
-        and zero at first tokens.
+    v : u / c until `backward` is called; afterwards u / c times the backward messages, and zero at first tokens. The
+        module docstring defines u and c.
     failed : whether the numbers of each sequence would underflow; the messages of such sequences are zero.
     """
 

@@ -1,4 +1,4 @@
-"""The best segmentations of a sequence, and segmentations drawn at random; `inference.segments` has the formulas."""
+"""Find the best segmentations of a sequence, and draw random ones; `inference.segments` has the formulas."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def viterbi(scores: SegmentScores, sequence: int = 0) -> tuple[Segments, float]:
 
 
 def k_best(scores: SegmentScores, k: int, sequence: int = 0) -> list[tuple[Segments, float]]:
-    """Return the k best segmentations of a sequence with their scores, best first, or fewer if there are fewer."""
+    """Return the k best segmentations of a sequence with their scores, best first, or all if there are fewer than k."""
     x = scores.of_sequence(sequence)
     T, L = x[0].shape
     A, B, opened = (np.full((T + 1, L, k), -np.inf) for _ in range(3))

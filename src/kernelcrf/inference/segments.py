@@ -7,9 +7,9 @@ The score of a segment is
     first_b(a) + sum_{b <= t < e} s_t(a) + last_{e-1}(a) + duration(e - b, a) + g(b, e, a).
 
 Segments of up to D tokens have free scores of durations and, optionally, a score g of their own. If there is a tail,
-longer segments have the score duration(d, a) = duration(D, a) + (d - D) tail(a), and g is that of their first D tokens;
-otherwise they are forbidden. With S_e the sum of the scores s of all tokens before position e, the logarithms of the
-sums over segmentations are, if g = 0,
+longer segments have the score duration(d, a) = duration(D, a) + (d - D) tail(a), and their g is the g of their first D
+tokens. Without a tail, longer segments are forbidden. With S_e the sum of the scores s of all tokens before position e,
+the logarithms of the sums over segmentations are, if g = 0,
 
     B_0 = 0,   B_b(a) = log sum_a' exp(A_b(a') + w(a', a)),   H_b = B_b + first_b - S_b          (a segment starts at b)
     G_e(a) = log [exp(H_{e-D}(a) + duration(D, a) + S_e(a)) + exp(G_{e-1}(a) + s_{e-1}(a) + tail(a))] (D tokens or more)
@@ -99,7 +99,8 @@ class SegmentScores:
     def arrays(self) -> tuple[Array, ...]:
         """Return the tuple of arrays that the compiled loops take.
 
-        Scores that are None become zeros or empty arrays. A tail that is None becomes -inf, so that no segment has one.
+        Scores that are None become zeros or empty arrays. A tail that is None becomes -inf, so that no segment is
+        longer than D tokens.
         """
         s = np.ascontiguousarray(self.tokens, np.float64)
         L, positions = s.shape[1], (len(s) + self.order.n_samples, s.shape[1])
@@ -139,8 +140,8 @@ class SegmentMoments:
     steps : (L, L), the expected number of steps from one label to another, summed over sequences with their weights.
     lengths : (D, L), the expected number of segments of each duration; the last row counts longer segments, too.
     more : (L,), the expected number of tokens beyond D in longer segments.
-    segments : the probabilities of candidate segments, those of D tokens with all longer ones; empty if they have no
-        scores of their own.
+    segments : the probabilities of candidate segments; empty if candidates have no scores. A candidate of D tokens
+        stands for all longer segments, too.
     """
 
     log_partition: Floats
@@ -249,12 +250,12 @@ class SegmentMessages:
         return messages
 
     def run(self, function: Any) -> list[Any]:
-        """Return function(low, high) for each group of the sequences from `low` to `high` - 1, in threads."""
+        """Call function(low, high) in threads, for groups of sequences from `low` to `high` - 1; return the results."""
         return LocalEngine(self.n_threads).map(lambda group: function(*group), list(self.scores.order.runs(GROUP)))
 
     @cached_property
     def moments(self) -> SegmentMoments:
-        """Return the marginals."""
+        """Return the log-partitions and the marginals."""
         x, offsets = self.scores.arrays, self.scores.order.offsets
         moments = replace(SegmentMoments.zeros(x, 0), log_partition=self.log_partition)
 

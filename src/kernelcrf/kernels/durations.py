@@ -5,8 +5,8 @@ A joint label is a pair (d, a) of a duration d = 1, ..., D and a label a. The ke
     smooth    k(d, d') = mean over r in SCALES of exp(-(log d - log d')^2 / (2 r^2))
     free      k(d, d') = [d = d']
 
-A smooth kernel compares durations by their ratio, so that the scores of long durations, of which data have few, are
-similar to those of slightly shorter ones. Its matrix has a low rank, and its factor A has few columns.
+A smooth kernel compares durations by their ratio. Long durations are rare in data; their scores become similar to the
+scores of slightly shorter durations. The matrix of a smooth kernel has a low rank, and its factor A has few columns.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class DurationKernel(LabelMap):
 
     longest : the number D of durations.
     smooth : whether similar durations have similar scores.
-    known_factor : a factor of the matrix k(d, d'), or None to compute it; a model file stores the factor, since fitted
-        weights are valid only for one of them.
+    known_factor : a factor of the matrix k(d, d'), or None to compute it; a model file stores the factor, since a
+        matrix has many factors and fitted weights are valid only for one.
     L : the number of joint labels.
     """
 
@@ -56,7 +56,7 @@ class DurationKernel(LabelMap):
         return np.asarray(np.mean([np.exp(-squares / (2 * r**2)) for r in SCALES], axis=0))
 
     def _has_factor(self, A: Array) -> bool:
-        """Return whether A A' is the kernel matrix, which is compared row by row, because it may be large."""
+        """Return whether A A' is the kernel matrix. Rows are compared one by one, because the matrix may be large."""
         return all(np.allclose(A[d : d + 1] @ A.T, self._matrix(slice(d, d + 1)), atol=1e-7) for d in range(len(A)))
 
     @cached_property

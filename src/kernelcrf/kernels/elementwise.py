@@ -1,4 +1,4 @@
-"""Parts of kernel formulas that are no inner products: powers for `poly`, and rows of length 1 for `cosine`."""
+"""Compute the parts of kernel formulas besides inner products: powers for `poly`, rows of length 1 for `cosine`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .rbf import ELEMENTWISE_ROWS, squared_norms
 
 
 def raise_to_power(K: Array, gamma: float, form: Polynomial) -> None:
-    """Replace K by (gamma K + coef0)^degree."""
+    """Replace each entry K of the matrix by (gamma K + coef0)^degree, with the degree and coef0 of `form`."""
     for start in range(0, len(K), ELEMENTWISE_ROWS):
         block = K[start : start + ELEMENTWISE_ROWS]
         block *= gamma

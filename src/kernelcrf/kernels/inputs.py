@@ -105,7 +105,10 @@ class InputKernel:
         X = as_inputs(X)
         Y = X if Y is None else as_inputs(Y, "Y")
         if X.shape[1] != Y.shape[1]:
-            raise ValueError(f"X has {X.shape[1]} columns and Y has {Y.shape[1]}: pass equally many")
+            raise ValueError(
+                f"X has {X.shape[1]} columns and Y has {Y.shape[1]} columns: pass matrices with the "
+                "same number of columns"
+            )
         if out is None:
             out = np.empty((X.shape[0], Y.shape[0]), np.result_type(X.dtype, Y.dtype))
         if out.size:

@@ -168,7 +168,10 @@ class Product(LabelMap):
     def from_config(cls, config: Config, factors: tuple[LabelMap, ...] = ()) -> Product:
         NODES.check("the number of factors", len(factors))
         if any(one.factors for one in factors):
-            raise ValueError("a product of label kernels has a product as a factor: expected kernels of single nodes")
+            raise ValueError(
+                "a product of label kernels has a product as a factor: expected kernels of single "
+                "nodes; pass the factors of that product one by one"
+            )
         return cls(factors)
 
 
@@ -197,7 +200,7 @@ def label_kernels_to_config(kernels: Iterable[LabelMap]) -> tuple[list[Config], 
     """Return the different label kernels as dicts for JSON, and for each kernel the index of its dict.
 
     Each kernel is stored once, because many terms may have the same kernel or products of the same factors, and a
-    kernel may be a large matrix. The factors of a product come before it, and the product has their indices.
+    kernel may be a large matrix. A product is stored as the indices of its factors, which come before it in the list.
     """
     configs: list[Config] = []
     known: dict[str, int] = {}
@@ -230,7 +233,10 @@ def label_kernels_from_config(configs: Iterable[Config]) -> list[LabelMap]:
             raise ValueError(f"the label kernel has kind={shown(config['kind'])}: expected one of {expected}")
         indices = config.get("factors", [])
         if not all(type(i) is int and 0 <= i < len(kernels) for i in indices):
-            raise ValueError(f"a product of label kernels has the factors {shown(indices)}: expected earlier kernels")
+            raise ValueError(
+                f"a product of label kernels has the factors {shown(indices)}: expected indices of "
+                "kernels that come earlier in the list"
+            )
         kernels.append(LABEL_KERNELS[config["kind"]].from_config(config, tuple(kernels[i] for i in indices)))
     return kernels
 

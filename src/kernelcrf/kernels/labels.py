@@ -38,7 +38,7 @@ PARAMETERS = {"kind": either(one_of(*KINDS)), "L": COUNT}
 class LabelMap(ABC):
     """Base class of kernels `k_y = A A'` of L labels, or of the L joint labels of a clique; A has `rank` columns.
 
-    factors : the kernels of single nodes whose product this kernel is; empty for all other kernels.
+    factors : if this kernel is a product, the kernels of single nodes that are multiplied; otherwise empty.
     """
 
     L: int

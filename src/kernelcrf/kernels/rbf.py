@@ -96,7 +96,7 @@ def _is_too_coarse(out: Array, x: Array, y: Array, most: float) -> bool:
 
 
 def _fill_finer(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
-    """Write the Gram matrix into `out`, computed in float64 if `out` is float32, and else from distances of pairs."""
+    """Write the Gram matrix into `out`: by float64 if `out` is float32, otherwise from the distances of pairs."""
     if out.dtype == np.float32:
         Y, fill = Y.astype(np.float64), fill_rbf
     else:
@@ -139,7 +139,7 @@ def _fill_by_distances(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
 
 
 def _has_empty_columns(X: Inputs, Y: Inputs) -> bool:
-    """Return whether most columns of two CSR matrices are empty, so that it is worth while to leave them out."""
+    """Return whether most columns of two CSR matrices are empty, so that leaving them out saves time."""
     return bool(X.shape[1] > FEW_COLUMNS * (X.nnz + Y.nnz))
 
 

@@ -70,7 +70,7 @@ class ChainResiduals:
 
 
 class Slots(NamedTuple):
-    """Three rows in the place of sequences: for all tokens, for first tokens, and for last tokens.
+    """A stand-in for sequences, with three rows: one for all tokens, one for first tokens, and one for last tokens.
 
     The compiled loops add the scores of these rows to tokens, so that terms without inputs need three rows only.
     """

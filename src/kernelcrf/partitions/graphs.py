@@ -46,7 +46,7 @@ class Tables:
 
 @dataclass(frozen=True, eq=False)
 class GraphPartition(RowPartition):
-    """Samples with their features and labels, in m rows that share one graph, which may contain several samples.
+    """Samples with their features and labels, in m rows that share one graph; a graph may contain several samples.
 
     inference : the graph, with the method that computes probabilities on it.
     labels : (m, number of nodes), the label of each node, or MISSING if it was not observed.
@@ -112,7 +112,7 @@ class GraphPartition(RowPartition):
         return tables
 
     def with_base(self, layout: Layout, tables: Floats) -> Floats:
-        """Add the base scores to the scores of all terms, and return them."""
+        """Add the base scores to `tables` in place, and return `tables`."""
         add_base(self._arrays(layout, tables), self.base)
         return tables
 

@@ -39,8 +39,8 @@ class LinearBound:
 class Sums:
     """A loss and its gradient, summed over samples.
 
-    bound : a linear lower bound on the loss. It is None if inference returned none; if the loss is convex, its tangent
-        is then such a bound.
+    bound : a linear lower bound on the loss. If it is None, inference returned no bound; the tangent of a convex loss
+        can take its place.
     """
 
     loss: float

@@ -298,7 +298,7 @@ class SegmentPartition(RowPartition):
 
 
 def _largest_of(one: SegmentMoments, other: SegmentMoments) -> SegmentMoments:
-    """Return moments whose sums over sequences are the larger ones of two."""
+    """Return `one`, with the entrywise maximum of both arguments in place of each sum over sequences."""
     return replace(one, **{name: np.maximum(getattr(one, name), getattr(other, name)) for name in SUMS})
 
 

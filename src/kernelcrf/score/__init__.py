@@ -1,1 +1,1 @@
-"""The score of a labelling: a sum of terms on cliques, its penalties, and the linear map from weights to scores."""
+"""Scores of labellings as sums of terms on cliques, the penalties of terms, and the map from weights to scores."""

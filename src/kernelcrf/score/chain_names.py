@@ -1,4 +1,4 @@
-"""The names of the terms of a chain and of the kinds of their cliques, also in model files."""
+"""Names of the terms of a chain, and of the kinds of cliques that they score; model files have the same names."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ OF_INPUT, BETWEEN = "inputs__", "__"
 def expected_terms(
     stored: Mapping[str, str], inputs: Iterable[str], of_inputs: Container[str]
 ) -> dict[str, tuple[str, str | None]]:
-    """Return the terms that the file of a chain must have, in their order: the cliques and the input of each name.
+    """Map the names of the terms that the file of a chain must have, in their order, to (kind of cliques, input).
 
     stored : the kind of cliques of each term of the file.
-    inputs : the names of several inputs; none if there is one input, which has no name.
+    inputs : the names of the inputs; empty if there is a single input without a name.
     of_inputs : the kinds of cliques that inputs may score.
     """
     named = {OF_INPUT + name: (stored[OF_INPUT + name], name) for name in inputs}

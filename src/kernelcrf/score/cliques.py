@@ -1,9 +1,9 @@
-"""Kinds of cliques: the labels that a clique has, and the scores to which a term on its cliques adds.
+"""Kinds of cliques: which nodes a clique has, and to which scores a term on such cliques adds.
 
 The scores of the samples are a few arrays with names, each with one row per clique and one column per joint labelling.
 A kind of cliques says which array it writes to, and in which rows. Terms of different kinds may share an array: biases
-of all tokens, and scores of the first token of each sequence, are both added to the scores of tokens. The rest of the
-library asks a kind what it needs to know, so that a new kind is defined here and by the inference that reads its array.
+of all tokens, and scores of the first token of each sequence, are both added to the scores of tokens. Other modules ask
+a kind for its properties. A new kind is therefore defined here, and in the inference that reads its array.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NODES, EDGES, EDGE_INPUTS, SKIPS, PATHS = "nodes", "edges", "edge inputs", "skip
 
 
 class Nodes(Protocol):
-    """Protocol of objects that say in which rows the tokens of sequences are; `Chains` is one."""
+    """Protocol of objects that know the rows of the tokens of sequences, such as `Chains`."""
 
     @property
     def all_nodes(self) -> slice:
@@ -79,7 +79,7 @@ class Clique:
 
     @property
     def has_token_inputs(self) -> bool:
-        """Return whether a clique may read the input of a token of a sequence: its own, or the second of a step."""
+        """Return whether a clique may read the input of a token: its single token, or the second token of a step."""
         return self.array in (TOKENS, STEPS)
 
     @property
@@ -93,7 +93,7 @@ class Clique:
         return rows
 
     def covers(self, chains: Chains) -> Flags:
-        """Return, for each token of sequences, whether a clique of this kind ends there."""
+        """Return, for each token, whether a clique of this kind ends at the token."""
         covered = np.zeros(chains.n_nodes, bool)
         covered[self.rows(chains)] = True
         if self.is_step:
@@ -161,7 +161,7 @@ OF_SINGLE_LABELS = tuple(name for name in OF_INPUTS if KINDS[name].is_single)
 
 
 def kind_of(name: str) -> Clique:
-    """Return the kind of cliques of a name; a name that is not in `KINDS` is a kind of cliques of graphs."""
+    """Return the kind of cliques called `name`; a name that is not in `KINDS` is a template of graphs."""
     return KINDS.get(name) or Clique(name)
 
 

@@ -77,7 +77,7 @@ class Layout:
 
     @property
     def variances(self) -> Floats:
-        """Return the prior variance C of the term of each weight."""
+        """Return, for each weight, the prior variance C of its term."""
         return np.repeat([term.C for term in self.terms], [term.size for term in self.terms])
 
     @cached_property
@@ -107,7 +107,7 @@ class Layout:
 
     @cached_property
     def is_smooth(self) -> bool:
-        """Return whether the penalties of all terms are differentiable, and the objective with them."""
+        """Return whether the penalties of all terms are differentiable, so that the objective is differentiable."""
         return all(term.penalty.is_smooth for term in self.terms)
 
     @property
@@ -140,7 +140,7 @@ class Layout:
         return np.concatenate(shrunk)
 
     def gap(self, theta: Floats, gradient: Floats) -> float:
-        """Return the gap of Lemma 9: how far the objective at theta is at most above its minimum.
+        """Return the gap of Lemma 9: the objective at theta exceeds its minimum by at most this number.
 
         gradient : the gradient of the objective, without the part of the penalty that is not differentiable.
         """
@@ -162,7 +162,8 @@ class Layout:
         return float(sum(term.penalty.squared_norm(term, v[part]) for term, part in self._parts))
 
     def squared_dual_norms(self, g: Floats) -> dict[str, float]:
-        """Return the sum of g^2 / lam for each term, where lam are prior precisions and g its part of the gradient.
+        """Return the sum of g^2 / lam for each term, where lam are prior precisions and g is the term's part of the
+        gradient.
 
         Changing the weights of a term can lower the objective by at most half of this number (Lemma 9 of the paper). If
         weights are not independent under the prior, the result is the upper bound C |g|^2.

@@ -81,8 +81,8 @@ class Term:
     kernel : the input kernel k_x, or None if the function does not depend on inputs.
     input : the name of the input that `kernel` compares, or None.
     n : the number of features of k_x; the weights have the shape (n, rank of k_y).
-    pairs : the pairs of a feature and a joint label that have a weight, or None if all pairs have one. If some have
-        none, the weights are a vector with one entry per pair, and k_y must be the identity.
+    pairs : the pairs of a feature and a joint label that have a weight, or None if all pairs have one. If only some
+        pairs have weights, the weights are a vector with one entry per pair, and k_y must be the identity.
     penalty : the negative log prior of the weights; by default that of N(0, C).
     """
 
@@ -105,8 +105,8 @@ class Term:
             )
         if self.pairs is not None and not self.k_y.is_identity:
             raise ValueError(
-                f"term {self.name!r} has weights for some pairs only, and another label kernel than 'delta': expected "
-                "label_kernel='delta', or weights for all pairs"
+                f"term {self.name!r} has weights for only some pairs of a feature and a label, and its label kernel "
+                "is not 'delta': expected label_kernel='delta', or weights for all pairs"
             )
 
     @cached_property
@@ -203,9 +203,9 @@ def input_name(term: str) -> str | None:
 def node_terms(cliques: str, k_y: LabelMap, inputs: Mapping[Any, NamedInput], source: str, part: str) -> list[Term]:
     """Return the terms of graphs that score single nodes, given their inputs.
 
-    inputs : the inputs by name; the only name is None if the input has no name.
+    inputs : the inputs by name; a single input without a name has the name None.
     source : the name of the matrix of an input without a name.
-    part : what the names of the matrices of other inputs end with.
+    part : the end of the names of all other matrices; each starts with the name of its input.
     """
     return [
         Term(cliques, cliques, k_y, one.C, one.kernel, source)

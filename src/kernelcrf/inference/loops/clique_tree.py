@@ -1,10 +1,10 @@
 """Compiled message passing on clique trees; `inference.clique_tree` explains the formulas.
 
 `values` contains the tables of the graph's cliques, of the tree's cliques, and of intermediate sums, one after the
-other. Each row of `cliques` describes a clique of the tree; rows are sorted from the leaves to the roots. It has the
-start and the size of the clique's table, its parent, the number of labellings of its separator, the starts of two index
-maps, and its sample. The map `up` gives the labelling of the separator for each entry of the clique's table. The map
-`down` gives the labelling of the separator for each entry of the parent's table.
+other. Each row of `cliques` describes a clique of the tree; rows are sorted from the leaves to the roots. A row has the
+start and the size of the clique's table, the clique's parent, the number of labellings of its separator, the starts of
+two index maps, and the clique's sample. The map `up` gives the labelling of the separator for each entry of the
+clique's table. The map `down` gives the labelling of the separator for each entry of the parent's table.
 """
 
 from __future__ import annotations

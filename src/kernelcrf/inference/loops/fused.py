@@ -2,8 +2,8 @@
 
 Scores, marginals and gradient of a block are computed one after the other, while its features are in the CPU cache.
 
-Numba compiles a loop again for each length of a tuple. Tuples of features therefore always have the same length: after
-those of the inputs come arrays without columns. The weights of all inputs are the rows of one array.
+Numba compiles a loop again for each length of a tuple. Tuples of features are therefore filled up to the same length
+with arrays without columns. The weights of all inputs are the rows of one array.
 """
 
 import numpy as np

@@ -8,7 +8,7 @@ from kernelcrf.inference.loops.segments import most_tokens, segment_score
 
 @inlined
 def insert(scores, first, second, e, a, score, one, two):
-    """Insert a score with two numbers into the sorted list scores[e, a]; the last entry drops out."""
+    """Insert a score, and two numbers with it, into the sorted list scores[e, a]; the last entry drops out."""
     k = scores.shape[2]
     if score > scores[e, a, k - 1]:
         r = k - 1
@@ -24,11 +24,12 @@ def insert(scores, first, second, e, a, score, one, two):
 
 @compiled
 def k_best(x, A, A_start, A_rank, B, B_label, B_rank, G, G_start, G_rank):
-    """Write the scores of the k best segmentations that end at e with label a, A[e, a], and where they come from.
+    """Write A[e, a], the scores of the k best segmentations that end at position e with label a.
 
-    B[b, a] are the best segmentations before a segment of label a that starts at b, and G[e, a] those with an open
-    segment of at least D tokens. All scores are -inf at first. A_start and G_start are the starts of last segments,
-    A_rank and G_rank the ranks in B there; B_label and B_rank are the label before, and the rank in A.
+    B[b, a] are the scores of the best segmentations before a segment that starts at b with label a. G[e, a] are the
+    scores of those whose last segment has at least D tokens and may continue after e. All scores are -inf at first.
+    A_start and G_start are the starts of last segments; A_rank and G_rank are the ranks in B at these starts. B_label
+    is the label of the segment before b, and B_rank is its rank in A.
     """
     s, total, w, first, last, durations, tail, reach, _, g, rows = x
     T, L = s.shape

@@ -20,7 +20,7 @@ def direction_of(dx, offsets, i):
 
 @compiled
 def forward_tangent(x, A, B, H, G, dx, dA, dB, dG):
-    """Write the derivatives of A, B and G along a direction."""
+    """Write the derivatives of the forward messages A, B and G along a direction of the scores."""
     s, total, w, _, last, durations, tail, reach, _, g, rows = x
     ds, dtotal, dw, dfirst, dlast, dd, dtail, dg = dx
     T, L = s.shape
@@ -62,7 +62,7 @@ def forward_tangent(x, A, B, H, G, dx, dA, dB, dG):
 
 @compiled
 def backward_tangent(x, Y, C, R, dx, dY, dC, dR):
-    """Write the derivatives of Y, C and R along a direction."""
+    """Write the derivatives of the backward messages Y, C and R along a direction of the scores."""
     s, total, w, first, last, durations, tail, _, ahead, g, rows = x
     ds, dtotal, dw, dfirst, dlast, dd, dtail, dg = dx
     T, L = s.shape
@@ -111,7 +111,7 @@ def marginals_tangent(
     x, A, B, H, G, Y, C, R, log_z, dx, dA, dB, dG, dY, dC, dR, dlog_z,
     nodes, starts, ends, steps, lengths, more, segments,
 ):  # fmt: skip
-    """Write the derivatives of the marginals along a direction."""
+    """Write the derivatives of the marginals along a direction of the scores."""
     s, total, w, _, last, durations, tail, _, ahead, g, rows = x
     ds, dtotal, dw, dfirst, dlast, dd, dtail, dg = dx
     T, L = s.shape
@@ -155,7 +155,7 @@ def tangents_all(
     low, high, x, offsets, weights, A, B, H, G, Y, C, R, log_z, dx, dlog_z,
     nodes, starts, ends, steps, lengths, more, segments,
 ):  # fmt: skip
-    """Write the derivatives for the sequences from `low` to `high` - 1; sums over sequences have their weights."""
+    """Write the derivatives for the sequences from `low` to `high` - 1; sums over sequences are weighted."""
     L = A.shape[1]
     for i in range(low, high):
         at, end = offsets[i] + i, offsets[i + 1] + i + 1

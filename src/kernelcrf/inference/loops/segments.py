@@ -4,7 +4,7 @@ Arrays have one row per position between tokens, 0 to T, or per token, and one c
 sequence are a tuple `x` of the arrays s, total, w, first, last, durations, tail, reach, ahead, g and rows:
 
 total : the sums of the scores s of the tokens before each position.
-reach, ahead : the most tokens of a segment that ends, or starts, at a position; empty if there is no such limit.
+reach, ahead : the largest length of a segment that ends, or starts, at a position; empty if there is no such limit.
 g : the scores of candidate segments; the segment of d tokens from token b has row rows[b] + d - 1. It may be empty.
 """
 
@@ -75,7 +75,7 @@ def log_times_scaled(matrix, scaled_matrix, k, x, row, scaled, top):
 
 @inlined
 def most_tokens(limits, position, a, most):
-    """Return the most tokens of a segment at a position: `most`, or fewer if `limits` says so."""
+    """Return the largest length of a segment at a position: `most`, or the entry of `limits` if it is smaller."""
     return most if limits.shape[0] == 0 else min(most, limits[position, a])
 
 
@@ -108,7 +108,7 @@ def prefix_sums(s, offsets, total):
 
 @compiled
 def limits(continues, offsets, reach, ahead):
-    """Write the most tokens of segments that end, or start, at each position of each sequence.
+    """Write the largest lengths of segments that end, or start, at each position of each sequence.
 
     continues : whether a token may belong to the same segment as the token before it.
     """
@@ -124,7 +124,7 @@ def limits(continues, offsets, reach, ahead):
 
 @compiled
 def forward(x, A, B, H, G, of_durations):
-    """Write A, B, H = B + first - total, and G of one sequence; return log Z.
+    """Write the forward messages A, B, H and G of one sequence; return log Z.
 
     of_durations : the blocks of the scores of durations (see `windows`).
     """
@@ -172,7 +172,7 @@ def forward(x, A, B, H, G, of_durations):
 
 @compiled
 def backward(x, Y, C, R, of_durations):
-    """Write Y, C and R of one sequence."""
+    """Write the backward messages Y, C and R of one sequence."""
     s, total, w, first, last, durations, tail, _, ahead, g, rows = x
     T, L = s.shape
     D, of_V, scaled = len(durations), empty_blocks(L, T), np.empty(L)
@@ -268,7 +268,7 @@ def marginals(x, A, B, H, G, Y, C, R, of_durations, log_z, nodes, starts, ends, 
 
 @compiled
 def forward_all(low, high, x, offsets, A, B, H, G, of_durations, log_z):
-    """Write A, B, H, G and log Z of the sequences from `low` to `high` - 1."""
+    """Write the forward messages A, B, H and G, and log Z, of the sequences from `low` to `high` - 1."""
     for i in range(low, high):
         at, end = offsets[i] + i, offsets[i + 1] + i + 1
         if end - at > 1:
@@ -278,7 +278,7 @@ def forward_all(low, high, x, offsets, A, B, H, G, of_durations, log_z):
 
 @compiled
 def backward_all(low, high, x, offsets, Y, C, R, of_durations):
-    """Write Y, C and R of the sequences from `low` to `high` - 1."""
+    """Write the backward messages Y, C and R of the sequences from `low` to `high` - 1."""
     for i in range(low, high):
         at, end = offsets[i] + i, offsets[i + 1] + i + 1
         if end - at > 1:
@@ -290,7 +290,7 @@ def marginals_all(
     low, high, x, offsets, weights, A, B, H, G, Y, C, R, of_durations, log_z,
     nodes, starts, ends, steps, lengths, more, segments,
 ):  # fmt: skip
-    """Write the marginals of the sequences from `low` to `high` - 1; sums over sequences have their weights."""
+    """Write the marginals of the sequences from `low` to `high` - 1; sums over sequences are weighted."""
     for i in range(low, high):
         at, end = offsets[i] + i, offsets[i + 1] + i + 1
         own_steps, own_lengths, own_more = np.zeros_like(steps), np.zeros_like(lengths), np.zeros_like(more)

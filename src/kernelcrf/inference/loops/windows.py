@@ -45,7 +45,7 @@ def push_all(values, x):
 
 @inlined
 def piece_start(a, at, m, low, x, y):
-    """Return the first position that is in the same block as `at`, and whose duration is in the same block."""
+    """Return the first p >= low that shares its block of x with `at`, and whose m - p shares its block of y."""
     _, block, starts, _ = x
     _, y_block, y_starts, _ = y
     n, D = y_block[a, m - at - 1] + 1, y_block.shape[1]
