@@ -239,5 +239,5 @@ def test_columns_of_the_same_name_are_read_in_the_order_of_the_fit_only():
 
 def test_a_number_that_is_the_name_of_another_column_is_refused_as_a_column_of_an_input():
     frames = turn([pd.DataFrame(x) for x in X])
-    with pytest.raises(ValueError, match=r"inputs\['a'\] has the column 0, .* a column of this name at another"):
+    with pytest.raises(ValueError, match=r"inputs\['a'\] has the column 0, .* the column with this name at position"):
         ChainCRF(inputs={"a": Input("linear", columns=[0])}, C=1.0).fit(frames, Y)

@@ -172,7 +172,7 @@ ONE = Chains.from_lengths([2])
         ([["c", "d"]], {"classes": ["a", "b"]}, ValueError, r"none of the classes 'a', 'b'"),
         ([["a", "b"]], {"classes": ["a", None]}, ValueError, r"classes has None as a label"),
         ([["a", float("nan")]], {}, ValueError, r"y has nan as a label.*pass None"),
-        ([["a", {"b", None}]], {}, ValueError, r"y has None as a label.*instead of its label or of its whole set"),
+        ([["a", {"b", None}]], {}, ValueError, r"y has None as a label.*in place of its label or of its set"),
         ([["a", ["b"]]], {}, TypeError, r"label \['b'\] of type list: expected a hashable"),
         ([[["a", "b"]] * 2], {}, TypeError, r"expected a hashable label"),
         ([np.ones((2, 2))], {}, ValueError, r"y\[0\] has shape"),

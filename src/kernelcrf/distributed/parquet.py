@@ -151,8 +151,8 @@ def tag_parquet(
     written = ["labels", *(["probabilities"] if probabilities else [])]
     if taken := [name for name in written if name in keep]:
         raise ValueError(
-            f"keep={shown(list(keep))} has {taken[0]!r}, which the result has for the predictions: rename the column "
-            "of the source, or omit it"
+            f"keep={shown(list(keep))} has {taken[0]!r}, a column that the result needs for the predictions: rename "
+            "the column of the source, or omit it"
         )
     if not hasattr(crf, "decoding") or find_rule(crf.decoding).pools_samples:
         raise ValueError(

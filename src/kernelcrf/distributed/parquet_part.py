@@ -67,8 +67,8 @@ class ParquetPart:
             else:
                 if table.column(self.sequence).null_count:
                     raise FormatError(
-                        f"{self.path}: the column {self.sequence!r} has nulls: expected the name of a sequence in each "
-                        "row"
+                        f"{self.path}: the column {self.sequence!r} has nulls: expected the name of a sequence in "
+                        "each row. Fill in the names"
                     )
                 lengths, ends = _find_runs(table.column(self.sequence).to_numpy())
             X = self._read_vectors(inputs) if names == ["vectors"] else self._read_names(inputs)
@@ -94,7 +94,10 @@ class ParquetPart:
         """Return the tokens as the rows of one array; each token must be a list of numbers, all of the same length."""
         counts, numbers = self._flatten(tokens)
         if len(widths := set(counts.tolist())) > 1:
-            raise FormatError(f"{self.path}: token vectors have lengths {sorted(widths)[:5]}: expected equal lengths")
+            raise FormatError(
+                f"{self.path}: token vectors have lengths {sorted(widths)[:5]}: expected equal lengths. Store "
+                "vectors of the same length for all tokens"
+            )
         return np.asarray(numbers.to_numpy(zero_copy_only=False).reshape(len(counts), max(widths, default=0)))
 
     def _read_labels(self, column: ArrowObject, lengths: npt.NDArray[np.int64]) -> list[object]:

@@ -276,7 +276,8 @@ def _read_start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem:
         stored = None if is_primal else own_config["kernel"]
         if is_primal != kernel.is_linear or stored not in (None, plain_values(kernel.to_config())):
             raise ModelFileError(
-                f"the feature map of term {terms[0].name!r} belongs to another kernel than this fit uses"
+                f"the feature map of term {terms[0].name!r} is for another kernel: expected a feature map for the "
+                "kernel of this fit"
             )
         maps |= {term.name: own for term in terms}
     layout = Layout.of(problem.terms, {name: own.n for name, own in maps.items()})

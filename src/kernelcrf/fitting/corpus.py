@@ -279,7 +279,7 @@ class LocalCorpus(Corpus):
 
 
 def can_omit_pairs(term: Term, sparse: bool) -> bool:
-    """Return whether a term may have weights for some pairs of a feature and a label only.
+    """Return whether a term may have weights for only some pairs of a feature and a label.
 
     sparse : whether the inputs of the term are sparse.
     """

@@ -75,14 +75,14 @@ def _of_partition(term: Term, partition: ChainPartition, state: PartitionState) 
 
 
 def _variances(term: Term, p: Array, weights: Floats) -> Floats:
-    """Return omega Var of the module docstring, one row per clique and one column per column of A."""
+    """Return omega_c Var_c (see the module docstring), one row per clique c and one column per column of A."""
     A = None if term.k_y.is_identity else term.k_y.factor
     mean, square = (p, p) if A is None else (p @ A, p @ np.square(A))
     return np.asarray(np.maximum(square - np.square(mean), 0.0) * weights[:, None])
 
 
 def _squares(term: Term, partition: ChainPartition, rows: slice, V: Floats) -> Floats:
-    """Return the sums over cliques of F^2 V, where F are features of some cliques of a term, in its shape."""
+    """Return the sums of F^2 V over cliques, in the shape of the term's weights; F has the cliques' features."""
     if term.name not in partition.features:
         return term.pack(V.sum(axis=0, keepdims=True))
     features = partition.features[term.name]

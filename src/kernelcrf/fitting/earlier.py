@@ -1,4 +1,4 @@
-"""The prior that an earlier model determines for a new fit, so that its data need not be read again.
+"""The prior that an earlier model determines for a new fit, so that the earlier data need not be read again.
 
 Under Laplace's approximation, the posterior of the weights theta given the earlier data is N(theta_old, H^-1), where
 H = 1/C + H_L is the Hessian of the earlier objective. By Bayes' rule, this posterior is the prior of the new fit: its
@@ -119,18 +119,19 @@ class Earlier:
             same = _has_columns_of_labels(before) and _has_columns_of_labels(after)
         if not same:
             raise ValueError(
-                f"the label kernel of term {old.name!r} is another one than that of the prior, or y has labels that "
-                "the prior does not have: expected the label_kernel and the labels of the prior. New labels need "
-                "label_kernel='delta' or, in graphs, directed=True"
+                f"term {old.name!r} has another label kernel than in the prior, or y has labels that are new to the "
+                "prior: expected the label_kernel and the labels of the prior. New labels need label_kernel='delta' "
+                "or, in graphs, directed=True"
             )
         rows, columns = np.divmod(places, before.rank)
         return np.asarray(rows * after.rank + self._renumber(columns, before.rank, after.rank))
 
     def _renumber(self, columns: Ints, before: int, after: int) -> Ints:
-        """Return the columns of weights in a term of the new fit, which has `after` columns and not `before`.
+        """Convert columns of weights in a term of the earlier model to those in the new term.
 
-        If the clique has k nodes, the number of a column has k digits, the labels of the nodes. Further digits, such as
-        the duration of a segment, come first and stay.
+        The earlier term has `before` columns, and the new term has `after`. If the clique has k nodes, the number of a
+        column has k digits, the labels of the nodes. Further digits, such as the duration of a segment, come first and
+        stay the same.
         """
         old, k = len(self.labels), 0
         while before * self.n_labels**k != after * old**k:

@@ -46,7 +46,7 @@ class Settings:
     n_components : number of landmarks of each kernel. None uses every distinct input; "auto" adds landmarks until the
         gap is at most `tol`.
     rule : the rule that chooses the landmarks.
-    of_inputs : the number and the rule of inputs that have a name, by this name.
+    of_inputs : for inputs that have a name, a dict from the name to the number of landmarks and the rule.
     tol : relative certified gap to reach, among functions in the span of the landmarks. For n_components="auto", it is
         the gap among all functions of the kernels.
     certify_full : whether to compute gap_full, which needs the whole kernel matrix. n_components="auto" always

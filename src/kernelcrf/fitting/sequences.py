@@ -70,7 +70,7 @@ class LabelledSequences(LocalCorpus):
 
     @property
     def piece(self) -> int:
-        """Return the most tokens of a piece, if C is chosen on held-out pieces of sequences."""
+        """Return the largest number of tokens of a piece, for the choice of C on held-out pieces of sequences."""
         return PIECE
 
     def only_weighted(self) -> Self:

@@ -1,9 +1,9 @@
-"""Compare what a fit asks for with what it would take over from an earlier fit.
+"""Compare the settings of a fit with the settings of an earlier fit, parts of which it takes over.
 
-A fit can start from an earlier model, have its posterior as the prior, or continue from a checkpoint. What it takes
-over must be what it would have found itself. A specification therefore describes a fit by plain values that have names,
-and all values must be equal, except for those that are known to be free. A parameter that is new, or that nobody
-thought of, is refused if it changes, and not ignored.
+A fit can start from an earlier model, have its posterior as the prior, or continue from a checkpoint. Each part that it
+takes over must be equal to the part that it would compute itself. A specification therefore describes a fit by plain
+values that have names. The values of both fits must be equal, except for values that are listed as free. A new
+parameter is not listed, so that a change of its value is refused and never ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def told(value: Any) -> str:
 
 
 def _plain_value(value: Any) -> Any:
-    """Return values that JSON can store in the place of an object. Other objects are only equal to themselves."""
+    """Return values that JSON can store in place of an object; an object of an unknown class equals only itself."""
     if isinstance(value, np.floating):
         return float(value)
     if isinstance(value, np.ndarray | np.generic):

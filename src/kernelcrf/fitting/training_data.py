@@ -65,16 +65,17 @@ def read_training_data(
 ) -> TrainingData:
     """Read the sequences X and their labels y, and leave out sequences of weight 0.
 
-    inputs : what the inputs read, as for `InputsReader.fit`; None if a sequence is one input without a name.
+    inputs : the entry and the columns that each input reads, as for `InputsReader.fit`; None if there is one input
+        without a name.
     earlier : for a warm start, the readers of inputs and labels of the earlier fit; else None. The reader of inputs
         may grow by new feature names.
     read_tokens, fit_labels, extend_labels : functions that return the labels of all tokens in y, the reader of these
         labels, and a reader that knows them as well as those of an earlier reader.
-    prior : the readers of the model that is the prior, which may grow, or None. With a prior, the result may have no
-        token.
+    prior : the readers of the earlier model that is the prior, or None; new names and labels are added to them. With a
+        prior, the result may have no token.
     base_scores : scores that are added and not learned, as `read_base_scores` reads them.
     owner : the name of the estimator, for error messages.
-    learns_names : whether the reader of an earlier model may grow.
+    learns_names : whether new feature names are added to the reader of an earlier model.
     groups : the group of each sequence, or None; sequences of a group are held out together.
     """
 

@@ -1,4 +1,4 @@
-"""The base class of all fitted models, whose score is a sum of terms; all of them are stored in files in one form."""
+"""The base class of fitted models, whose scores are sums of terms, and the form in which files store them."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class FittedModel:
     layout, theta : the terms, and the weights of all terms as one vector.
     maps : for each term that depends on inputs, the map from inputs to features.
     kernels : the kernels of the inputs; each key is the name of the estimator's parameter that sets the kernel.
-    specification : plain values that describe what the fit asked for; a later fit that starts from this model, or has
-        it as its prior, must ask for the same.
+    specification : plain values that describe the settings of the fit. A later fit that starts from this model, or has
+        it as its prior, must have equal values.
     base : the names of the base scores of the fit, such as "tokens" and "steps"; predictions need the same ones.
     """
 
@@ -155,12 +155,12 @@ class FittedModel:
 
     @property
     def answer_bytes(self) -> int:
-        """Return how many bytes the first prediction for one token, row or node takes, beyond the arrays of a file."""
+        """Return the bytes of memory that a first prediction for one token or row needs besides the file's arrays."""
         raise NotImplementedError
 
     @classmethod
     def from_content(cls, config: Config, arrays: Arrays, budget: Budget) -> Self:
-        """Return the model of a file, as `from_arrays` does; raise if the file is too small for what it claims."""
+        """Return the model of a file, as `from_arrays` does; raise if a small file describes a large model."""
         model = cls.from_arrays(config, arrays)
         budget.charge(f"the first prediction of this {config['estimator']}", model.answer_bytes)
         return model
@@ -189,7 +189,9 @@ class FittedModel:
         # Without a specification, the estimator derives it from the parameters in the file.
         specification = config.get("specification", {})
         if not isinstance(specification, dict):
-            raise ModelFileError(f"the model file has specification={shown(specification)}: expected a JSON object")
+            raise ModelFileError(
+                f"the model file has specification={shown(specification)}: expected a JSON object. Use another copy"
+            )
         return {
             "certificate": certificate,
             "specification": specification,

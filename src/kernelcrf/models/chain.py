@@ -177,7 +177,7 @@ class ChainModel(KernelModel):
         return self.field_of(flat, chains, engine, self.read_base(base_scores, chains, flat=lengths is not None))
 
     def read_base(self, base_scores: UserData, chains: Chains, *, flat: bool) -> dict[str, Floats] | None:
-        """Read base scores, and raise unless they are those that the fit had."""
+        """Read base scores; raise if they are not of the same kinds as in the fit."""
         base = read_base_scores(base_scores, chains, len(self.labels.classes), flat=flat)
         check_base_scores(self.base, base)
         return base

@@ -1,4 +1,4 @@
-"""Convert the content of model files of versions 1 and 2 to the form of this version, which one reader reads.
+"""Convert the content of model files of versions 1 and 2 to the form of this version, so that one reader reads all.
 
 A file of this version has a list `terms`, a list `label_kernels`, a list `maps` of feature maps, whose arrays have
 names such as "map 0.R", and the weights of all terms as one array `theta`. Files of versions 1 and 2 have one of three
@@ -11,8 +11,8 @@ other forms:
 
 Files of version 0.1 have a parameter `edge_kernel` of ChainCRF, the kernel of a term `steps`. It becomes an input.
 
-Some values that all files have today may be missing. A file is not trusted here: the reader checks what this module
-returns, so that an error here may be any of `CONTENT_ERRORS`.
+Some values that all files have today may be missing. This module does not check content; the reader checks the result.
+If content is not valid, the functions here may raise any of `CONTENT_ERRORS`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def convert_content(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
 
 
 def _convert_form(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
-    """Return content that has terms, maps and weights as this version has them."""
+    """Return the content with terms, maps and weights in the form of this version."""
     if "terms" in config:
         return config, arrays
     config = dict(config)
@@ -90,7 +90,7 @@ def _convert_form(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
 
 
 def _convert_certificate(config: Config) -> Config:
-    """Return a certificate with all fields; a fit with missing labels is stationary, and was called optimal."""
+    """Return a certificate with all fields; a fit with missing labels, once called optimal, becomes stationary."""
     config = {"gap_full": None, "rounding": ROUNDING[np.dtype(np.float64)], **config}
     if config["status"] == OPTIMAL and not math.isfinite(config["lower_bound"]):
         config["status"] = STATIONARY
@@ -178,8 +178,8 @@ def _convert_edge_kernel(values: Config, *, has_steps: bool) -> Config:
 def _convert_parameters(values: Config, stored_as: Callable[[Polynomial | Landmarks], Any]) -> Config:
     """Return parameters under the names that they have now.
 
-    stored_as : a function that returns how a file has an object: a dict of its fields among parameters, and text in a
-        specification.
+    stored_as : a function that converts an object to its form in a file: a dict of its fields among parameters, text in
+        a specification.
     """
     values = dict(values)
     prefixes = {"", *(name.removesuffix("kernel") for name in values if name.startswith(OF_INPUT))}
@@ -213,7 +213,7 @@ def _convert_potentials(config: Config, arrays: Arrays) -> tuple[Config, Arrays]
     """Return the content of the file of a model of graphs or of label sets.
 
     The scores of the labellings of a clique are the weights, so that the label kernel is the identity. The prior
-    variances are not known, and nothing that a file without a posterior answers depends on them.
+    variances are not known. Only a posterior would depend on them, and such files have none.
     """
     potentials, terms = config.pop("potentials"), []
     for one in potentials["terms"]:

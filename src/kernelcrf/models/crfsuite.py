@@ -37,7 +37,7 @@ NO_ATTRIBUTES = [""]
 
 
 def read_crfsuite(source: PathLike | bytes) -> ChainModel:
-    """Return the model of a file of CRFsuite, or of its bytes; raise if it is too small for what it claims."""
+    """Return the model of a file of CRFsuite, or of its bytes; raise if a small file describes a large model."""
     model = from_crfsuite(read_model(source))
     size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size
     Budget(size).charge("the first prediction of this model of CRFsuite", model.answer_bytes)
@@ -111,7 +111,7 @@ def to_crfsuite(model: ChainModel) -> CRFsuiteModel:
 
 
 def _find_reason(model: ChainModel) -> str | None:
-    """Return why CRFsuite has no such model, and what to do about it; None if it has one."""
+    """Return why the model cannot become a model of CRFsuite, and what to do about it; None if it can."""
     other = "Save it as a .kcrf file"
     reader, labels = model.reader, model.labels.classes.tolist()
     strange = [label for label in labels if not isinstance(label, str)]

@@ -63,7 +63,7 @@ ExpectedTerms: TypeAlias = Mapping[str, tuple[str, str | None]]
 class TokenInput:
     """An input that scores single labels of tokens, with its kernel and weights.
 
-    prefix : what the names of its columns begin with; empty if the input has no name.
+    prefix : the beginning of the names of its columns; empty if the input has no name.
     kind : the kind of cliques that the input scores.
     map : the map from inputs to features whose inner products approximate `kernel`.
     coef : the weights, one row per feature and one column per label.
@@ -152,7 +152,7 @@ class KernelModel(FittedModel):
 
     @cached_property
     def label_inputs(self) -> list[TokenInput]:
-        """Return the inputs that score single labels, of all tokens first; they have kernels and weights."""
+        """Return the inputs that score single labels; the inputs that score the labels of all tokens come first."""
         inputs = []
         for term in self.layout.terms:
             if term.kind.is_single and term.kernel is not None and term.input is not None:
@@ -241,7 +241,7 @@ class KernelModel(FittedModel):
 
     @cached_property
     def _constant_terms(self) -> list[tuple[Term, Floats]]:
-        """Return the terms without inputs with their scores, without those whose scores are 0."""
+        """Return the terms that have no inputs, with their scores; leave out terms whose scores are all 0."""
         terms = [term for term in self.layout.terms if term.name not in self.maps]
         return [(term, self._constants[term.name]) for term in terms if self._constants[term.name].any()]
 

@@ -65,7 +65,7 @@ def _sizes(graph: Graph) -> dict[str, int]:
 
 
 def scores_of_labels(log_odds: Floats) -> dict[str, Floats]:
-    """Return base scores by the name of each label: the scores that a row does not have it, and that it has it.
+    """Return, by the name of each label, base scores in two columns: 0 for its absence, log odds for its presence.
 
     log_odds : the base scores of the labels, with one row per row of X and one column per label.
     """
@@ -74,7 +74,7 @@ def scores_of_labels(log_odds: Floats) -> dict[str, Floats]:
 
 
 def inputs_of_rows(X: Inputs | NamedInputs, sources: Collection[str | None]) -> dict[str, Inputs]:
-    """Return the inputs of the terms of a model of rows by their names, which are `sources`.
+    """Return the inputs that the terms of a model of rows read; the keys are the names `sources`.
 
     The input called "rows" is X; if X has several inputs, it has all their columns side by side.
     """
@@ -132,7 +132,7 @@ class LabelSetModel(NetworkModel):
 
     @property
     def block_size(self) -> int:
-        """Return the number of rows whose field takes little memory."""
+        """Return the number of rows per block, so that the random field of a block takes little memory."""
         return max(BLOCK_ENTRIES // self.exact.program.n_values, 1)
 
     def fields(
@@ -151,7 +151,7 @@ class LabelSetModel(NetworkModel):
         return (slice(low, low + self.block_size) for low in range(0, max(X.shape[0], 1), self.block_size))
 
     def read_base(self, base_scores: UserData, n_rows: int) -> dict[str, Floats] | None:
-        """Read base scores, and raise unless they are those that the fit had."""
+        """Read base scores; raise if they are not of the same kinds as in the fit."""
         base = read_row_scores(base_scores, n_rows, len(self.sets.values))
         check_base_scores(self.base, base)
         return None if base is None else scores_of_labels(base[TOKENS])

@@ -364,7 +364,7 @@ class GraphModel(NetworkModel):
         return NetworkField(way, tables, graphs.n_samples, engine.n_threads)
 
     def _read_base(self, base_scores: UserData, graphs: GraphSamples) -> dict[str, Floats] | None:
-        """Read base scores, and raise unless they are those that the fit had."""
+        """Read base scores; raise if they are not of the same kinds as in the fit."""
         base = read_node_scores(base_scores, Chains(graphs.offsets), len(self.labels.classes))
         check_base_scores(self.base, base)
         return None if base is None else graphs.with_kinds(self.kinds).spread(base[NODES])
@@ -406,7 +406,7 @@ class GraphModel(NetworkModel):
     def match(self, graphs: GraphSamples) -> GraphSamples:
         """Return graphs with the kinds of cliques of this model; raise if they do not fit.
 
-        Graphs without edges get edge features of no rows, if the model has edge features.
+        If the model has edge features, graphs without edges get a matrix of edge features that has no rows.
         """
         self.check(graphs)
         of_edges = [self.maps[term.name] for term in self.layout.terms if term.input in self.kinds.edges.values()]

@@ -59,7 +59,7 @@ class RowModel(KernelModel):
         return scores
 
     def read_base(self, base_scores: UserData, n_rows: int) -> dict[str, Floats] | None:
-        """Read base scores, and raise unless they are those that the fit had."""
+        """Read base scores; raise if they are not of the same kinds as in the fit."""
         base = read_row_scores(base_scores, n_rows, len(self.classes))
         check_base_scores(self.base, base)
         return base

@@ -157,7 +157,7 @@ class SegmentModel(ChainModel):
 
     longest, tail : the number of durations that have scores of their own, and whether segments may be longer.
     pooling : how the inputs of whole segments are computed: a name, a function of the user, or None if there are none.
-    segment_reader : converts what a function of the user returns to arrays; else None.
+    segment_reader : converts the results of a function of the user, if `pooling` is one, to arrays; else None.
     """
 
     longest: int
@@ -203,7 +203,7 @@ class SegmentModel(ChainModel):
 
     @cached_property
     def tail_scores(self) -> Floats:
-        """Return the score of each further token of longer segments, one per label; -inf if they are forbidden."""
+        """Return the score of each token beyond the longest duration, one per label; -inf if there must be none."""
         return self._constant(TAIL_TERM) if self.tail else np.full(len(self.spec.types), -np.inf)
 
     def field(  # type: ignore[override]

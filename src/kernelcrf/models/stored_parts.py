@@ -79,7 +79,10 @@ def certificate_from_config(config: Config) -> Certificate:
     if math.isnan(certificate.lower_bound):
         raise ModelFileError("the certificate has lower_bound=nan: expected a number, or -Infinity. Use another copy")
     if certificate.status == OPTIMAL and not certificate.is_certified:
-        raise ModelFileError("the certificate is optimal without a lower bound: expected a finite number")
+        raise ModelFileError(
+            "the certificate is optimal without a lower bound: expected a finite number as lower_bound. Use another "
+            "copy"
+        )
     return certificate
 
 
@@ -106,7 +109,7 @@ def search_from_config(config: Config | None) -> Search | None:
 
 
 def read_trials(config: Config) -> tuple[Trial, ...]:
-    """Return the models that the fit has compared on held-out samples, as read from a model file; often none."""
+    """Return the models that the fit has compared on held-out samples, as a model file lists them."""
     stored = _read_list(config, "trials") if "trials" in config else []
     return tuple(
         Trial(

@@ -1,4 +1,4 @@
-"""Read base scores: scores that are added to those of a model and not learned, the log p0 of the paper."""
+"""Read base scores, which are added to the scores of a model and not learned; they are log p0 in the paper."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ def read_base_scores(
     """Return base scores as arrays with one row per token, or None if there are none.
 
     base_scores : for each sequence, an array with one row per token and one column per label; if `flat` is True, one
-        such array of all sequences. A dict may have these as "tokens" and, as "steps", arrays [token, label of the
-        token before, label of the token]; the first token of a sequence has no step, and its scores are not used.
+        such array for the tokens of all sequences. A dict may have these scores as "tokens", and as "steps" arrays with
+        the axes [token, label of the previous token, label of the token]. The first token of a sequence has no step,
+        and its scores of steps are not used.
     """
     if base_scores is None:
         return None
     given = base_scores if isinstance(base_scores, Mapping) else {TOKENS: base_scores}
     if not given or not set(given) <= {TOKENS, STEPS}:
         raise ValueError(
-            f"base_scores has the keys {shown_list(given)}: expected {TOKENS!r}, {STEPS!r}, or both; or the scores of "
-            "tokens alone"
+            f"base_scores has the keys {shown_list(given)}: expected the keys {TOKENS!r}, {STEPS!r}, or both; or "
+            "pass the scores of tokens without a dict"
         )
     shapes = {TOKENS: (n_labels,), STEPS: (n_labels, n_labels)}
     rows = {name: _stack(name, scores, chains, shapes[name], flat) for name, scores in given.items()}
@@ -55,7 +56,7 @@ def read_node_scores(
 
     base_scores : for each graph, an array with one row per node and one column per label.
     chains : which nodes belong to which graph.
-    kept : if some graphs were left out, a flag for each graph of `base_scores`.
+    kept : for each graph of `base_scores`, whether it is used; None if all are used.
     """
     if base_scores is None:
         return None
@@ -66,18 +67,18 @@ def read_node_scores(
 
 
 def check_base_scores(names: Sequence[str], base: Mapping[str, Array] | None) -> None:
-    """Raise if a model that was fitted with the base scores `names` is asked with others."""
+    """Raise if `base` does not have the same kinds of base scores as the fit of the model, which are `names`."""
     given = [] if base is None else sorted(base)
     if given != sorted(names):
         had = f"with base scores of {' and '.join(sorted(names))}" if names else "without base scores"
         raise ValueError(
-            f"base_scores has scores of {' and '.join(given) or 'nothing'}, but the model was fitted {had}: expected "
-            "base scores of the same kinds as in fit, because the weights were fitted beside them"
+            f"base_scores has scores of {' and '.join(given) or 'nothing'}, but the model was fitted {had}: pass "
+            "base scores of the same kinds as in fit, because the weights were fitted together with them"
         )
 
 
 def read_base_names(names: UserData) -> tuple[str, ...]:
-    """Return the names of base scores of a model file; raise if they are wrong."""
+    """Return the names of base scores of a model file; raise if a name is not known."""
     if not isinstance(names, list) or any(names.count(name) != (name in names) or name not in NAMES for name in names):
         raise ModelFileError(f"base_scores of the model file is {shown(names)}: expected some of {list(NAMES)}")
     return tuple(sorted(names))
@@ -92,7 +93,7 @@ def _stack(name: str, scores: UserData, chains: Chains, shape: tuple[int, ...], 
     parts = [scores] if flat else list(scores)
     lengths = [chains.n_nodes] if flat else chains.lengths.tolist()
     if len(parts) != len(lengths):
-        raise ValueError(f"{argument} has {len(parts)} {noun}s: expected {len(lengths)}, as X has")
+        raise ValueError(f"{argument} has {len(parts)} {noun}s: expected {len(lengths)}, the same number as in X")
     stacked = np.zeros((chains.n_nodes, *shape))
     low = 0
     for i, (part, length) in enumerate(zip(parts, lengths, strict=True)):

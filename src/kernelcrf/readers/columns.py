@@ -4,9 +4,9 @@ Names may have any type, such as strings, integers, dates and the tuples of a Mu
 differ from the names in `fit` raises an error. If the columns of a sequence are in another order than in `fit`, they
 are reordered. In a single table, another order is an error, as in scikit-learn.
 
-Arrays have no names. The numbers 0, 1, ..., which pandas gives to columns by default, also describe the columns of an
-array, and are no names beside strings. If only the data of `fit` or only the later data have names, columns are read by
-their position, with the warnings of scikit-learn.
+Arrays have no names. By default, pandas names columns 0, 1, ...; these numbers match the columns of an array, and do
+not count as names if they are compared with strings. If only the data of `fit` or only the later data have names,
+columns are read by their position, with the warnings of scikit-learn.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _columns(part: UserData) -> tuple[object, ...] | None:
 
 
 def _read_name(name: UserData) -> Hashable:
-    """Return a name in the form that files store, in which a loaded model finds it again, also if it is NaN."""
+    """Return a name in the form in which files store it, so that loaded models recognise it, also if it is NaN."""
     if isinstance(name, tuple):
         return tuple(map(_read_name, name))
     value = name.item() if isinstance(name, np.bool_ | np.number | np.str_) else name
@@ -174,7 +174,7 @@ def _name_to_json(name: UserData) -> UserData:
 
 
 def _are_positions(names: Sequence[Hashable] | Array | None) -> bool:
-    """Return whether names are 0, 1, ..., in this order, or None, which describe columns by their positions."""
+    """Return whether the names only say positions: they are None, or 0, 1, ... in this order."""
     return names is None or tuple(names) == tuple(range(len(names)))
 
 
@@ -206,7 +206,7 @@ def _find_order(owner: str, columns: Array | None, place: str, names: Array | No
 
 
 def _are_no_names(names: Array, others: Array | None) -> bool:
-    """Return whether names are the positions 0, 1, ..., and cannot be compared with others, which are strings."""
+    """Return whether names are the positions 0, 1, ... while `others` are strings, so that both are not comparable."""
     return _are_positions(names) and string_names(others) is not None
 
 

@@ -36,7 +36,7 @@ LABELS = "a sequence of labels, one per token; pass lengths= if y lists the labe
 def read_list(values: UserData, name: str, expected: str = "a list of sequences") -> list[UserData]:
     """Return the entries of a container as a list.
 
-    name, expected : the name of the container in error messages, and what they say was expected.
+    name, expected : texts for error messages: the name of the container, and a description of what was expected.
     """
     values = read_container(values, name, expected)
     if is_sparse(values) or is_frame(values):
@@ -54,7 +54,7 @@ def read_container(values: UserData, name: str, expected: str = "a sequence of t
 
     A one-dimensional array of objects becomes a list.
 
-    name, expected : the name of the container in error messages, and what they say was expected.
+    name, expected : texts for error messages: the name of the container, and a description of what was expected.
     """
     if type(values) is list:
         return values

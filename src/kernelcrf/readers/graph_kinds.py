@@ -30,7 +30,7 @@ class GraphKinds:
     node_types, edge_types : the different types, integers before strings; None if nodes or edges have no types.
     named : a dict from the names of the user's cliques to the number of nodes of each clique.
 
-    Dicts of kinds have the type as key, which is None if there are no types.
+    Dicts of kinds have types as keys; if there are no types, the only key is None.
     """
 
     node_types: tuple[Type, ...] | None = None
@@ -69,7 +69,7 @@ class GraphKinds:
         return self != GraphKinds()
 
     def public_names(self, kinds: Iterable[str]) -> tuple[str, ...]:
-        """Return the names of kinds of cliques for users: without nodes, and with edges of all types as "edges"."""
+        """Return the names of kinds that users see: no kinds of nodes, and "edges" in place of all kinds of edges."""
         names = dict.fromkeys(self.edges.values(), EDGES) | {kind: name for name, kind in self.cliques.items()}
         nodes = set(self.nodes.values())
         return tuple(dict.fromkeys(names.get(kind, kind) for kind in kinds if kind not in nodes))
@@ -93,7 +93,7 @@ class GraphKinds:
     def check_known(self, other: GraphKinds, n_nodes: int, n_edges: int) -> None:
         """Raise if graphs with the kinds `other` do not fit a model with these kinds.
 
-        n_nodes, n_edges : the number of nodes and of edges of the graphs; types are not needed if there are none.
+        n_nodes, n_edges : the number of nodes and of edges of the graphs; graphs without edges need no types of edges.
         """
         if n_nodes:
             _check_types("node", self.node_types, other.node_types)

@@ -187,7 +187,7 @@ class GraphSamples:
         )
 
     def spread(self, rows: Floats) -> dict[str, Floats]:
-        """Return an array with one row per node by kind of nodes, in the order of the cliques of each kind."""
+        """Split an array with one row per node by the kinds of nodes; rows have the order of the cliques of a kind."""
         return {kind: rows[self.members(kind)[:, 0]] for kind in self.kinds.nodes.values()}
 
     def members(self, cliques: str) -> Ints:
@@ -294,10 +294,12 @@ def read_labelled_graphs(
     1.
 
     class_weight : weights of labels; a graph has the mean weight of its known labels as a factor.
-    like : a `GraphSamples` without graphs, whose column names these graphs must have; None takes the first graph's.
+    like : a `GraphSamples` without graphs, whose column names these graphs must have; None means the column names of
+        the first graph.
     chosen : what each of several inputs of nodes reads, as for `InputsReader.fit`; None if nodes have one input.
     learns_names : whether the feature names of X are added to those that `like` knows.
-    known : the reader of the labels of a prior, which may grow, or None. With a prior, all weights may be 0.
+    known : if the fit has a prior, the label reader of the earlier model, to which new labels are added; otherwise
+        None. With a prior, all weights may be 0.
     """
     graphs = GraphSamples.read(
         X, directed=directed, like=like, chosen=chosen, sample_weight=sample_weight, learns_names=learns_names

@@ -29,7 +29,7 @@ from kernelcrf.validation import is_whole, shown, shown_list
 class InputsReader:
     """Reads sequences with the same entries and columns as the sequences passed to `fit`.
 
-    entries : the reader of each entry of a sequence; the only key is None if sequences are no mappings.
+    entries : the reader of each entry of a sequence; if sequences are no mappings, the only key is None.
     sources : what each input reads.
     """
 
@@ -51,8 +51,8 @@ class InputsReader:
     ) -> tuple[InputsReader, NamedInputs, Chains]:
         """Return a reader for sequences like X, the inputs of X, and the `Chains` with the rows of each sequence.
 
-        chosen : for each input, the name of its entry, or None for the entry with the name of the input, and its
-            columns: None for all columns, a slice, or a list of indices or names.
+        chosen : for each input, a pair (entry, columns). The entry None means the entry with the name of the input. The
+            columns are None for all columns, a slice, or a list of indices or names.
         sample_weight : one weight per sequence; names in a sequence of weight 0 are not added to the vocabulary.
         owner : the name of the estimator, for error messages.
         """
@@ -87,7 +87,7 @@ class InputsReader:
 
     @classmethod
     def of_whole(cls, reader: SequenceReader, names: Iterable[str]) -> InputsReader:
-        """Return the reader of inputs that all read the whole sequences which `reader` reads."""
+        """Return a reader for inputs that all read the same whole sequences by `reader`."""
         return cls({None: reader}, dict.fromkeys(names, Source(None, None)))
 
     def extend(
@@ -124,7 +124,7 @@ class InputsReader:
         were_mappings = None not in self.entries
         if _are_mappings(X, lengths) != were_mappings and not _is_empty(X, lengths):
             expected = f"mappings with the entries {_listed(self.entries)}" if were_mappings else "no mappings"
-            raise TypeError(f"X is not what fit was given: expected {expected}")
+            raise TypeError(f"X has another form than in fit: expected {expected}")
 
     def _select(self, tables: Mapping[str | None, Inputs]) -> NamedInputs:
         """Return the matrix of each input, given the table of each entry."""
@@ -244,7 +244,7 @@ def _entry(x: UserData, place: str, entry: str | None) -> UserData:
 
 @contextmanager
 def _named(entry: str | None) -> Iterator[None]:
-    """Begin the messages of errors in a `with` block with the name of an entry, if it has one."""
+    """Put the name of an entry, if it has one, in front of the messages of errors in a `with` block."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -290,8 +290,8 @@ def _find_columns(columns: UserData, reader: SequenceReader, name: str) -> Place
         for c in listed:
             if is_whole(c) and at.get(c, c) != c:
                 raise ValueError(
-                    f"inputs[{name!r}] has the column {c}, and the data frames in X have a column of this name at "
-                    f"another position, {at[c]}: expected a column that is clear; rename the columns of X to strings"
+                    f"inputs[{name!r}] has the column {c}, which may mean the column at position {c}, or the column "
+                    f"with this name at position {at[c]}: rename the columns of X to strings"
                 )
         indices = [at.get(c, -1) if isinstance(c, str) else c if is_whole(c) else -1 for c in listed]
         wrong = [c for c, k in zip(listed, indices, strict=True) if not 0 <= k < reader.n_features]

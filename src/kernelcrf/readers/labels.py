@@ -79,7 +79,7 @@ class LabelReader:
         return LabelReader(_sort_labels([*self.classes.tolist(), *new])) if new else self
 
     def positions_of(self, other: LabelReader) -> Labels:
-        """Return the index of each class of another reader, all of which must be classes of this one."""
+        """Return the index among the classes of this reader of each class of another reader."""
         return np.array([self._index[label] for label in other.classes.tolist()], np.int32)
 
     def encode(self, tokens: Sequence[UserData], chains: Chains) -> tuple[Labels, Flags | None]:
@@ -252,8 +252,8 @@ def _check_labels(labels: Iterable[UserData], name: str) -> None:
             is_label = False
         if not is_label:
             raise ValueError(
-                f"{name} has {shown(label)} as a label: expected a value that equals itself, which NaN does not; "
-                "for a token without a label, pass None instead of its label or of its whole set of labels"
+                f"{name} has {shown(label)} as a label: expected a value that equals itself, unlike NaN; for a token "
+                "without a label, pass None in place of its label or of its set of labels"
             )
 
 

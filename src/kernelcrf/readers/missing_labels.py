@@ -31,7 +31,7 @@ def minus_one_is_free(labels: Iterable[UserData]) -> bool:
 
 
 def are_signs(others: Collection[UserData]) -> bool:
-    """Return whether -1 is a class beside the other labels, because the only one of them is the number 1."""
+    """Return whether -1 counts as a class because the only other label is the number 1."""
     return set(others) == {1} and not any(isinstance(label, bool | np.bool_) for label in others)
 
 
@@ -48,7 +48,7 @@ def _is_integer(label: UserData) -> bool:
 def missing_among(
     labels: Iterable[UserData], classes: Iterable[UserData] | None = None, predicted: Iterable[UserData] = ()
 ) -> Callable[[UserData], bool]:
-    """Return a function that says whether one of the labels is missing; warn if -1 is missing but could be a class.
+    """Return a function that says whether a label is missing; warn if -1 is read as missing but could be a class.
 
     classes : all classes, or None if they are those of the labels and predictions.
     predicted : predictions, which are not missing.

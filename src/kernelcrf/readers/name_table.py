@@ -2,7 +2,7 @@
 
 Python computes 64 bits of SipHash for each string. The table stores the hash and the column of each name side by side
 in one array, and looks up all names of a sentence in one compiled loop. A dict takes several times as long, because it
-also reads the string and the number of each entry, which lie anywhere in memory.
+also reads the string and the number of each entry, which are scattered in memory.
 
 A name that is not in the table is found by mistake if its hash is equal to the hash of another name. With a million
 names in the table, the probability is 5e-14.
@@ -23,7 +23,7 @@ from kernelcrf.engines.compiled import compiled
 class NameTable:
     """The columns of distinct names: name i has the column i.
 
-    Python hashes strings differently in each process. Copies and pickles therefore have the names only.
+    Python hashes strings differently in each process. Copies and pickles therefore contain only the names.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -32,7 +32,7 @@ class NameTable:
     def find(self, names: Iterable[object], n: int) -> Labels | None:
         """Return the column of each of the n names, or -1 for a name without a column.
 
-        Return None if the table cannot be used, because hashes are short, or two of its names have the same hash.
+        Return None if the table cannot be used: Python's hashes are too short, or two names have the same hash.
         """
         if self._slots is None:
             return None

@@ -194,7 +194,7 @@ def _edges(values: UserData, n_nodes: int, i: int, directed: bool) -> Ints:
 
 
 def _cliques(values: UserData, n_nodes: int, i: int) -> dict[str, Ints]:
-    """Return the cliques of each name that has any, one row of node numbers per clique."""
+    """Return, for each name that has cliques, an array with one row of node numbers per clique."""
     if values is None:
         return {}
     if not isinstance(values, Mapping):

@@ -62,7 +62,7 @@ def pool(X: Inputs, chains: Chains, D: int, pooling: str) -> Inputs:
 def described(
     X: UserData, lengths: UserData, chains: Chains, D: int, function: Callable[[Any, int, int], Any]
 ) -> list[list[Any]]:
-    """Return what a function of the user returns for the candidate segments of each sequence.
+    """Call a function of the user for all candidate segments of each sequence, and return its results.
 
     chains : the sequences of X to describe; their numbers are their indices in X.
     """

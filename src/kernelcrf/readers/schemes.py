@@ -12,8 +12,8 @@ determines at which letters a span may start and end:
     BIOUL (BILOU)   B I O L U      the same as IOBES: both accept L for E and U for S
     BMES            B M O E S      like IOBES, with M instead of I
 
-A scheme allows a tag after another tag if it continues the span of that tag. It also allows it if the first tag is O or
-may end a span, and the second is O or may start one.
+A tag may follow another tag in two cases: the second tag continues the span of the first; or the first tag is O or may
+end a span, and the second tag is O or may start a span.
 
 This file is loaded by the options of the command line, so it imports no NumPy.
 """
@@ -73,7 +73,7 @@ class Scheme(NamedTuple):
         return tag.letter in self.ends
 
     def allows(self, previous: Tag, tag: Tag) -> bool:
-        """Return whether one tag may follow another: it continues a span, or one may end and the next may start."""
+        """Return whether `tag` may follow the tag `previous`; the module docstring has the two cases."""
         ends = previous.letter == "O" or self.may_end(previous, tag)
         starts = tag.letter == "O" or self.may_start(previous, tag)
         return tag.continues(previous) or (ends and starts)

@@ -33,11 +33,11 @@ OUTSIDE = "O"
 
 
 class KnownSegments(NamedTuple):
-    """Knowledge of the segments that the labels of tokens give.
+    """The segments that the labels of tokens determine, completely or in part.
 
     observed : all segments, or None if some labels are missing.
-    opens, continues : one row per token and one column per label of segments, whether the token may be the first, or a
-        later, token of a segment; None if no label is missing.
+    opens, continues : for each token (row) and each label of segments (column), whether the token may be the first, or
+        a later, token of a segment with this label; None if no label is missing.
     """
 
     observed: Observed | None
@@ -105,7 +105,7 @@ class SegmentLabels:
         return self._class_of[np.where(is_first, 0, 1), types].astype(np.int32)
 
     def probabilities(self, nodes: Floats, starts: Floats) -> Floats:
-        """Return the probabilities of classes at each token, given those of types, and of starts of segments."""
+        """Return the probabilities of classes at each token, given the probabilities of types and of segment starts."""
         later = np.maximum(nodes - starts, 0.0)[:, self.of_class]
         starts, nodes = starts[:, self.of_class], nodes[:, self.of_class]
         return np.where(self.opens & self.continues, nodes, np.where(self.opens, starts, later))
@@ -113,7 +113,7 @@ class SegmentLabels:
     def base_of_types(self, base: Mapping[str, Array] | None) -> dict[str, Floats] | None:
         """Return base scores of segments, given base scores of the labels of tokens, one row per token.
 
-        A token adds the score of its label: that of a later token of its segment, or that of a first token.
+        The base score of a label may differ between the first token of a segment and later tokens.
         """
         if base is None:
             return None

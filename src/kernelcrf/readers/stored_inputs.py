@@ -37,7 +37,7 @@ class StoredColumns(NamedTuple):
 
 
 class Columns(Protocol):
-    """Protocol of objects that describe columns; `StoredColumns` and `SequenceReader` are such."""
+    """Protocol of objects that describe columns, such as `StoredColumns` and `SequenceReader`."""
 
     @property
     def kind(self) -> Kind:
@@ -83,9 +83,9 @@ def columns_from_config(config: Mapping[str, UserData]) -> StoredColumns:
 
 
 def sources_from_config(config: Mapping[str, UserData], entries: Mapping[str | None, Columns]) -> dict[str, Source]:
-    """Return what each of several inputs reads; raise if the part of a model file about them is inconsistent.
+    """Return the entry and the columns that each input reads; raise if the model file is inconsistent about them.
 
-    entries : the columns of each entry of a sequence; the only key is None if sequences are no mappings.
+    entries : the columns of each entry of a sequence; if sequences are no mappings, the only key is None.
     """
     sources = {}
     for name, entry, columns in config["sources"]:

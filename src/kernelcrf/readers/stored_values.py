@@ -50,7 +50,7 @@ def names_from_config(config: Mapping[str, UserData], n_features: int | None) ->
 
 
 def classes_from_config(config: Mapping[str, UserData]) -> Array:
-    """Return the classes, in the order of the columns of probabilities, from the part of a file with the labels."""
+    """Return the classes that a model file stores, in the order of the columns of probabilities."""
     return values_from_config({"type": TYPES[config["kind"]], "values": config["classes"]})
 
 

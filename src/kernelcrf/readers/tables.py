@@ -36,7 +36,8 @@ class TableReader:
     def fit(cls, X: UserData, categories: Sequence[UserData] | None = None) -> tuple[TableReader, Labels]:
         """Return a reader for tables with the columns of X, and the array of indices that its `read` returns for X.
 
-        categories : the values of each column, or None for those that occur; if it is None, this holds for all columns.
+        categories : for each column, its values, or None for the values that occur in X. None in place of the list
+            means None for every column.
         """
         table = read_table(X, "X")
         _check_shape(table)

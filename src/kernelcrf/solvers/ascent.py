@@ -32,13 +32,13 @@ class Ascent:
 
     alpha is a distribution over the labellings of each sequence.
 
-    rows, sparse : the row of each token in a sparse matrix of features, and the arrays of this matrix. The features
-        of further terms that score tokens, which are 1 for terms without inputs, are further columns. They are
+    rows, sparse : the row of each token in a sparse matrix of features, and the arrays of this matrix. Each other term
+        that scores tokens adds its features as columns, or a column of ones if it has no inputs. These columns are
         multiplied by factors such that all weights have the same prior variance.
     W, w : the parameters theta: the weights of features, and the transition scores; 0 for pairs without a weight.
     V, v : the parameters before an L1 penalty shrinks them towards zero; without this penalty, V and W are one array.
     kept : two arrays that are 1 for the entries of W and of w that are weights, and 0 for all others. If weights have
-        their own prior precisions lam, it is 1 / (C lam) for weights.
+        their own prior precisions lam, the entry of a weight is 1 / (C lam) instead of 1.
     a, b : the scores that define alpha: token scores, one row per token, and one matrix of transition scores per
         sequence.
     p, q : the probabilities under alpha of labels, one row per token, and of transitions, summed over each sequence.
@@ -177,9 +177,9 @@ class Ascent:
     def report(self, progress: Progress) -> None:
         """Evaluate the objective for the current parameters, and report it to `progress`.
 
-        The value of the dual objective is reported as a lower bound on the minimum. If there are prior means, it is
-        computed from the probabilities anew: with large prior precisions, the weights have the digits of their means
-        and few digits of their difference from them.
+        The value of the dual objective is reported as a lower bound on the minimum. If there are prior means, this
+        value is computed from the probabilities again: if prior precisions are large, weights nearly equal their means,
+        and the differences of both would have few correct digits.
         """
         at, value = self.objective.evaluate(self.theta), self.value
         progress.passes += 1
@@ -235,7 +235,7 @@ def _kept(layout: Layout, width: int, steps: tuple[int, ...]) -> tuple[Array, Ar
     """Return two arrays that are 1 where features, and transitions, have a weight, and 0 elsewhere.
 
     The first one has `width` columns, and a single row if all pairs of a feature and a label have a weight. The second
-    one has the shape `steps`. If weights have their own prior precisions lam, it is 1 / (C lam) for weights.
+    one has the shape `steps`. If weights have their own prior precisions lam, the entry of a weight is 1 / (C lam).
     """
     states, transitions = _divide(layout)
     if any(term.precision is not None for term in layout.terms):
@@ -255,13 +255,13 @@ def _kept(layout: Layout, width: int, steps: tuple[int, ...]) -> tuple[Array, Ar
 
 
 def _divide(layout: Layout) -> tuple[list[Term], list[Term]]:
-    """Return the terms that score labels of tokens, and those that score transitions; the first one has inputs."""
+    """Return the terms that score tokens (the first of them has inputs), and the terms that score transitions."""
     steps = [term for term in layout.terms if term.kind.is_step]
     return [term for term in layout.terms if term not in steps], steps
 
 
 def _shares(term: Term) -> Floats:
-    """Return 1 / (C lam) for each weight of a term, with its prior precision lam."""
+    """Return 1 / (C lam) for each weight of a term, where lam is the prior precision of the weight."""
     return 1.0 / (term.C * term.lam).reshape(term.shape)
 
 
@@ -277,7 +277,7 @@ def _l1(term: Term) -> float:
 
 
 def _scale(term: Term, states: Sequence[Term]) -> float:
-    """Return the factor of the columns of a term, with which its weights have the variance of the first term's."""
+    """Return the factor of a term's columns that gives its weights the prior variance of the first term."""
     return float(np.sqrt(term.C / states[0].C))
 
 

@@ -10,8 +10,8 @@ an earlier fit: most variances are tiny there, and would hide which weights the 
 M is computed at the starting point.
 
 With an L1 penalty l1 |theta|_1, the objective is not differentiable. L-BFGS then minimises over theta = theta+ - theta-
-with theta+, theta- >= 0, and the penalty is l1 times the sum of all theta+ and theta-. At the minimum, one of each two
-is zero. M is diagonal, so that the bounds stay bounds.
+with theta+, theta- >= 0, and the penalty is l1 times the sum of all theta+ and theta-. At the minimum, one of each pair
+is zero. M is diagonal in this case, so that each variable of L-BFGS has the bound 0.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ PAIRS_BYTES, LEAST_PAIRS = 2**29, 5
 class LBFGS(Solver):
     """L-BFGS, a quasi-Newton method that needs only gradients.
 
-    memory : from how many past steps the curvature is estimated. Fewer steps are stored if there are very many
-        parameters.
+    memory : the number of past steps from which the curvature is estimated. Fewer steps are stored if there are very
+        many parameters.
     precondition : whether to transform the parameters first, so that fewer steps are needed.
 
     Examples
@@ -58,8 +58,8 @@ class LBFGS(Solver):
     def check(self, objective: Objective) -> None:
         if objective.layout.absolute is None:
             raise ValueError(
-                "solver='lbfgs' cannot minimise this penalty, which is not a sum of absolute values: use "
-                "solver='proximal' or 'auto'"
+                "solver='lbfgs' expects a differentiable penalty or an ElasticNet, and the model has another "
+                "penalty: use solver='proximal' or 'auto'"
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:

@@ -1,13 +1,14 @@
-"""Minimise an objective whose penalty is not differentiable: proximal gradient steps, and L-BFGS on what is not zero.
+"""Minimise an objective whose penalty is not differentiable, by proximal gradient steps and by L-BFGS.
 
-The objective is P = f + R, where f is smooth and R is a function such as the norms of groups of weights. With a
-majorising metric d, one number per term of the score, a proximal gradient step from the point z is
+The objective is P = f + R, where f is smooth and R is a function such as the norms of groups of weights. A metric d has
+one number per term of the score. A proximal gradient step from the point z is
 
     theta = argmin <g, theta> + sum_k d_k/2 |theta_k - z_k|^2 + R(theta),     g = gradient of f at z.
 
 `Penalty.shrink` computes it, and makes weights exactly zero. Points z are extrapolated (Nesterov), and d is raised
-until the step is a majorisation. After a few steps, L-BFGS minimises over the weights that are not zero, with respect
-to which R is differentiable. Both kinds of steps alternate until the certified gap is within the tolerance.
+until the quadratic model of f at z, with the curvature d, is not below f at the new point. After a few steps, L-BFGS
+minimises over the weights that are not zero, with respect to which R is differentiable. Both kinds of steps alternate
+until the certified gap is within the tolerance.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class _Metric:
         self.of_weights = np.concatenate([np.full(term.size, self.of_terms[term.name]) for term in layout.terms])
 
     def step(self, z: Evaluation, progress: Progress) -> Evaluation:
-        """Take a proximal gradient step from the point z, with the smallest tried scale that is a majorisation."""
+        """Take a proximal gradient step from z; raise the scale until the quadratic model is not below f at the end."""
         objective, layout, rough = progress.objective, self.layout, z
         smooth = z.value - layout.extra(z.theta)
         for _ in range(MOST_RAISES):

@@ -49,12 +49,12 @@ class Restarts:
 
 
 def of_a_run(solver: str | Solver | Restarts) -> tuple[str | Solver, int]:
-    """Return the solver of each fit that the parameter `solver` asks for, and the number of further fits."""
+    """Return the solver that each fit uses, and the number of further fits, given the parameter `solver`."""
     return (solver.solver, solver.n) if isinstance(solver, Restarts) else (solver, 0)
 
 
 def solver_to_config(solver: Any) -> Any:
-    """Return the parameter `solver` as a value that JSON can store, if it is a name or has restarts."""
+    """Return the parameter `solver` as a value that JSON can store if it is a name, or Restarts with a name."""
     if isinstance(solver, Restarts) and isinstance(solver.solver, str):
         return asdict(solver)
     return solver
