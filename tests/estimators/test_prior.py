@@ -275,10 +275,10 @@ def test_label_kernels_keep_their_coordinates():
             assert new.certificate_.status == "optimal"
             own = old.model_.layout.split(old.model_.theta)["node"]
             np.testing.assert_allclose(new.model_.layout.terms[0].mean, own.ravel())
-        with pytest.raises(ValueError, match="label kernel of term 'node'"):
+        with pytest.raises(ValueError, match="term 'node' has another label kernel"):
             fitted(1, old)
         X, y = sentences(1, labels=("x", "new"))
-        with pytest.raises(ValueError, match=r"labels that the prior does not have|label_kernel"):
+        with pytest.raises(ValueError, match=r"labels that are new to the prior|label_kernel"):
             ChainCRF("linear", prior=old, label_kernel=kernel).fit(X, y)
 
 

@@ -304,7 +304,7 @@ def test_cliques_and_types_of_graphs_are_those_of_the_prior():
         fitted("GraphCRF", 15, 30, X=X, prior=old)
     with pytest.raises(ValueError, match="X has the node types 'c', which the training graphs do not have"):
         fitted("GraphCRF", 15, 30, X=[{**one, "node_types": ["c"] * 4} for one in X], prior=old)
-    with pytest.raises(ValueError, match=r"label kernel of term 'edges constant'.*directed=True"):
+    with pytest.raises(ValueError, match=r"term 'edges constant' has another label kernel.*directed=True"):
         GraphCRF("linear", prior=old, cliques=("edges", "paths"), edge_kernel="linear").fit(X, [[2] * 4] * 30)
 
 

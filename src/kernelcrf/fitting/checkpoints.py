@@ -96,7 +96,7 @@ class Checkpoint:
     def resume(self, problem: Problem, settings: Settings, start: Start | None) -> Fit:
         """Fit the problem, and write the file during the fit and at its end. If the file exists, continue from it."""
         stated = _statement_of(problem, settings, start)
-        found, steps = self._start(stated, problem), 0
+        stored, steps = self._start(stated, problem), 0
         if self._remote() is None:
             check_target(self.path)
 
@@ -107,10 +107,10 @@ class Checkpoint:
                 self.write(stated, at)
 
         try:
-            fitted = fit(problem, settings, found or start, keep)
+            fitted = fit(problem, settings, stored or start, keep)
         except ValueError as error:
             # The fit that wrote the file got past this step, so the file must be wrong.
-            if found is None or steps > 1:
+            if stored is None or steps > 1:
                 raise
             raise ModelFileError(
                 f"{self.path}: the fit cannot continue from the weights and landmarks of this checkpoint "
@@ -232,7 +232,7 @@ def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> 
         "n_components": settings.n_components,
         "pivots": _rule_text(rule),
         "start": None if start is None else digest_value(_start_digests(problem, start)),
-        "landmarks": {name: [n, _rule_text(own)] for name, (n, own) in settings.of_inputs.items()},
+        "landmarks": {name: [n, _rule_text(rule)] for name, (n, rule) in settings.of_inputs.items()},
     }
     return plain_values(stated)
 
@@ -251,11 +251,11 @@ def _label_kernel_digest(k_y: LabelMap) -> str:
 
 def _start_digests(problem: Problem, start: Start) -> list[Any]:
     """Return digests of the feature maps of a warm start, and of the priors that an earlier model determines."""
-    found: list[Any] = [_map_digest(own) for own in start.maps.values()]
+    digests: list[Any] = [_map_digest(feature_map) for feature_map in start.maps.values()]
     for term in problem.terms:
         if arrays := term.penalty.arrays:
-            found.append([term.name, *map(digest_array, arrays)])
-    return found
+            digests.append([term.name, *map(digest_array, arrays)])
+    return digests
 
 
 def _map_digest(one: FeatureMap) -> str:
@@ -269,18 +269,18 @@ def _read_start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem:
     maps: dict[str, FeatureMap] = {}
     if len(config["maps"]) != len(groups):
         raise ModelFileError(f"there are {len(config['maps'])} feature maps in the checkpoint: expected {len(groups)}")
-    for place, (terms, own_config) in enumerate(zip(groups, config["maps"], strict=True)):
+    for place, (terms, map_config) in enumerate(zip(groups, config["maps"], strict=True)):
         name, kernel = input_of(terms[0])
-        own = read_map(own_config, arrays, f"map {place}.", problem.corpus.n_columns(name))
-        is_primal = isinstance(own, PrimalMap)
-        stored = None if is_primal else own_config["kernel"]
+        feature_map = read_map(map_config, arrays, f"map {place}.", problem.corpus.n_columns(name))
+        is_primal = isinstance(feature_map, PrimalMap)
+        stored = None if is_primal else map_config["kernel"]
         if is_primal != kernel.is_linear or stored not in (None, plain_values(kernel.to_config())):
             raise ModelFileError(
                 f"the feature map of term {terms[0].name!r} is for another kernel: expected a feature map for the "
                 "kernel of this fit"
             )
-        maps |= {term.name: own for term in terms}
-    layout = Layout.of(problem.terms, {name: own.n for name, own in maps.items()})
+        maps |= {term.name: feature_map for term in terms}
+    layout = Layout.of(problem.terms, {name: feature_map.n for name, feature_map in maps.items()})
     theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)
     return Start(maps, layout.split(theta), _history_of(arrays))
 

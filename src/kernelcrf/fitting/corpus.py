@@ -196,14 +196,14 @@ def folds(n_samples: int, least: int = HELD_OUT) -> Sequence[Flags]:
 
 @dataclass(frozen=True, eq=False)
 class CliqueFeatures(Features):
-    """Features of the distinct inputs `found`. The property `rows` has one row per clique instead of one per input."""
+    """Features of distinct inputs. The property `rows` has one row per clique instead of one per distinct input."""
 
-    found: Distinct
+    distinct_rows: Distinct
 
     @cached_property
     def rows(self) -> TokenFeatures:
         """Return the features with one row per clique; cliques with equal inputs have equal rows."""
-        return TokenFeatures.of(self.found, self.F)
+        return TokenFeatures.of(self.distinct_rows, self.F)
 
 
 class LocalCorpus(Corpus):
@@ -217,7 +217,7 @@ class LocalCorpus(Corpus):
     def _distinct(self) -> dict[str, Distinct]:
         return {}
 
-    def found(self, term: Term) -> Distinct:
+    def distinct_rows(self, term: Term) -> Distinct:
         """Return the distinct inputs of a term; sparse inputs of the linear kernel are all treated as distinct."""
         name, kernel = input_of(term)
         X = self.rows(name)
@@ -228,7 +228,7 @@ class LocalCorpus(Corpus):
         return self._distinct[name]
 
     def n_inputs(self, term: Term) -> int:
-        return self.found(term).U
+        return self.distinct_rows(term).U
 
     def n_columns(self, name: str) -> int:
         return int(self.rows(name).shape[1])
@@ -236,46 +236,46 @@ class LocalCorpus(Corpus):
     def features(
         self, term: Term, n: int | None, rule: str | Rule, seed: Any, engine: LocalEngine, start: Basis | None
     ) -> CliqueFeatures:
-        found, kernel = self.found(term), input_of(term)[1]
-        made = features_of(kernel, found.inputs, n, rule, seed, engine, start)
-        return CliqueFeatures(made.map, made.F, made.basis, found)
+        distinct_rows, kernel = self.distinct_rows(term), input_of(term)[1]
+        made = features_of(kernel, distinct_rows.inputs, n, rule, seed, engine, start)
+        return CliqueFeatures(made.map, made.F, made.basis, distinct_rows)
 
     def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> CliqueFeatures:
-        found = self.found(term)
-        F, basis = earlier.transform(found.inputs, engine), None
+        distinct_rows = self.distinct_rows(term)
+        F, basis = earlier.transform(distinct_rows.inputs, engine), None
         if isinstance(earlier, WhitenedMap):
-            residual, trace = residual_of(input_of(term)[1], found.inputs, F)
+            residual, trace = residual_of(input_of(term)[1], distinct_rows.inputs, F)
             basis = Basis(earlier.landmarks, earlier.R, F, residual, None, trace)
-        return CliqueFeatures(earlier, F, basis, found)
+        return CliqueFeatures(earlier, F, basis, distinct_rows)
 
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
         value, shares, scores = objective.gap(at), {}, {}
         for terms in sharing_inputs(objective.layout.terms):
-            own, kernel = features[terms[0].name], input_of(terms[0])[1]
-            if own.basis is None:
+            of_group, kernel = features[terms[0].name], input_of(terms[0])[1]
+            if of_group.basis is None:
                 continue
-            found = self.found(terms[0])
-            residuals = [self._sum_residual(term, objective, at, found) for term in terms]
+            distinct_rows = self.distinct_rows(terms[0])
+            residuals = [self._sum_residual(term, objective, at, distinct_rows) for term in terms]
             scales = [size_of(float(np.abs(R).max(initial=0.0))) for R in residuals]
             R = [one / scale for one, scale in zip(residuals, scales, strict=True)]
-            products = residual_products(kernel, found.inputs, own.F, np.hstack(R), objective.engine)
+            products = residual_products(kernel, distinct_rows.inputs, of_group.F, np.hstack(R), objective.engine)
             ER = np.split(products, np.cumsum([one.shape[1] for one in R])[:-1], axis=1)
             factors = [(term.C * scale) * scale for term, scale in zip(terms, scales, strict=True)]
             top, share, total = max(factors), 0.0, np.zeros(len(products))
             for factor, R_k, ER_k in zip(factors, R, ER, strict=True):
                 square, absolute = float(np.vdot(R_k, ER_k)), np.abs(R_k).sum(axis=0)
-                share += 0.5 * factor * out_of_span(kernel, own.basis, square, absolute, len(R_k))
+                share += 0.5 * factor * out_of_span(kernel, of_group.basis, square, absolute, len(R_k))
                 ratio = factor / top if 0 < top < np.inf else 1.0
-                total += ratio * atom_scores(ER_k, own.basis.residual)
+                total += ratio * atom_scores(ER_k, of_group.basis.residual)
             value += share
             shares[terms[0].name], scores[terms[0].name] = share, total
         return WholeGap(value, shares, scores)
 
     @staticmethod
-    def _sum_residual(term: Term, objective: Objective, at: Evaluation, found: Distinct) -> Floats:
+    def _sum_residual(term: Term, objective: Objective, at: Evaluation, distinct_rows: Distinct) -> Floats:
         pairs = zip(cast(Sequence[RowPartition], objective.partitions), at.parts, strict=True)
         rows = np.concatenate([partition.residual(term, local) for partition, local in pairs])
-        return np.asarray(found.sum(np.ascontiguousarray(rows)))
+        return np.asarray(distinct_rows.sum(np.ascontiguousarray(rows)))
 
 
 def can_omit_pairs(term: Term, sparse: bool) -> bool:

@@ -54,8 +54,8 @@ def curvature_diagonal(objective: Objective, at: Evaluation) -> Floats:
     """
 
     def of_term(term: Term) -> Floats:
-        found = objective.sum(lambda k: objective.partitions[k].total(partial(_of_partition, term), at.parts[k]))
-        return np.maximum(np.asarray(found, np.float64).ravel(), 0.0)
+        diagonal = objective.sum(lambda k: objective.partitions[k].total(partial(_of_partition, term), at.parts[k]))
+        return np.maximum(np.asarray(diagonal, np.float64).ravel(), 0.0)
 
     return np.concatenate([of_term(term) for term in objective.layout.terms])
 
@@ -86,5 +86,5 @@ def _squares(term: Term, partition: ChainPartition, rows: slice, V: Floats) -> F
     if term.name not in partition.features:
         return term.pack(V.sum(axis=0, keepdims=True))
     features = partition.features[term.name]
-    own = features if rows == slice(None) else features.part(rows)
-    return np.asarray(own.squares_transposed_times(np.ascontiguousarray(V)))
+    chosen = features if rows == slice(None) else features.part(rows)
+    return np.asarray(chosen.squares_transposed_times(np.ascontiguousarray(V)))

@@ -43,7 +43,7 @@ def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, w
         known = np.where(single, allowed.argmax(axis=1), -1)
     known = np.ascontiguousarray(known, np.int32)
     head = ", ".join(f"{one.dtype.str} {one.shape[1]}" for one in matrices).encode()
-    found: list[bytes] = []
+    digests: list[bytes] = []
     for i, (low, high) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
         weight = 1.0 if weights is None else float(weights[i])
         if low == high or weight == 0:
@@ -55,8 +55,8 @@ def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, w
         if allowed is not None and not single[low:high].all():
             targets.update(np.ascontiguousarray(allowed[low:high]).data)
         three = inputs.digest(), targets.digest(), blake2b(np.float64(weight).tobytes(), digest_size=SIZE).digest()
-        found += [*three, blake2b(b"".join(three), digest_size=SIZE).digest()]
-    words = np.frombuffer(b"".join(found), np.dtype("<u8")).reshape(-1, len(KINDS), SIZE // 8)
+        digests += [*three, blake2b(b"".join(three), digest_size=SIZE).digest()]
+    words = np.frombuffer(b"".join(digests), np.dtype("<u8")).reshape(-1, len(KINDS), SIZE // 8)
     return np.asarray(words.sum(axis=0, dtype=np.uint64))
 
 
@@ -75,10 +75,10 @@ def digest_value(value: Any) -> str:
 def digest_array(array: Inputs) -> str:
     """Return a digest of the type, shape and bytes of a dense or CSR array."""
     parts = [array.data, array.indices, array.indptr] if is_sparse(array) else [np.asarray(array)]
-    found = blake2b(f"{array.dtype} {array.shape}".encode(), digest_size=16)
+    digest = blake2b(f"{array.dtype} {array.shape}".encode(), digest_size=16)
     for part in parts:
-        found.update(np.ascontiguousarray(part).data)
-    return found.hexdigest()
+        digest.update(np.ascontiguousarray(part).data)
+    return digest.hexdigest()
 
 
 def _as_json(value: Any) -> Any:

@@ -68,15 +68,15 @@ class Earlier:
     @property
     def start(self) -> Start:
         """Return the landmarks of the earlier model, to which the new fit may add others."""
-        found, padded = {}, dict[int, WhitenedMap]()
+        maps, padded = {}, dict[int, WhitenedMap]()
         for term in self.layout.terms:
-            own = self.maps.get(term.name)
-            if isinstance(own, WhitenedMap):
+            feature_map = self.maps.get(term.name)
+            if isinstance(feature_map, WhitenedMap):
                 # Terms that share landmarks share one map.
-                key = id(own.landmarks)
-                padded.setdefault(key, own.with_columns(self.n_columns[str(term.input)]))
-                found[term.name] = padded[key]
-        return Start(found, extend=True)
+                key = id(feature_map.landmarks)
+                padded.setdefault(key, feature_map.with_columns(self.n_columns[str(term.input)]))
+                maps[term.name] = padded[key]
+        return Start(maps, extend=True)
 
     def extend(self, terms: Sequence[Term]) -> list[Term]:
         """Return the terms of a new fit with the priors that the earlier model determines.
@@ -93,10 +93,10 @@ class Earlier:
         means = self.layout.split(self.theta)
         infos = None if of_weights is None else self.layout.split(of_weights)
         joint = joint_information(self.layout, self.posterior)
-        found, before = [], {term.name: term for term in self.layout.terms}
+        extended, before = [], {term.name: term for term in self.layout.terms}
         for term in terms:
             if term.name not in before:
-                found.append(term)
+                extended.append(term)
                 continue
             k_y, places = before[term.name].k_y, self._places(before[term.name], term)
             if isinstance(k_y, DurationKernel):
@@ -106,8 +106,8 @@ class Earlier:
             info = None if infos is None else infos[term.name].ravel()[order]
             rows = None if joint is None else self.layout.slices[term.name].start + order
             prior = EarlierGaussian(places[order], means[term.name].ravel()[order], info, joint, rows)
-            found.append(replace(term, k_y=term.k_y if k_y.is_identity else k_y, penalty=prior))
-        return found
+            extended.append(replace(term, k_y=term.k_y if k_y.is_identity else k_y, penalty=prior))
+        return extended
 
     def _places(self, old: Term, new: Term) -> Ints:
         """Return the index of each weight of a term of the earlier model in the matrix of the new term's weights."""
@@ -176,9 +176,9 @@ def _precisions(posterior: Posterior) -> Floats:
     if isinstance(posterior, DiagonalPosterior):
         return np.asarray(posterior.scale**-2)
     if isinstance(posterior, PartialPosterior):
-        found = posterior.scale**-2
-        found[posterior.kept] = _precisions(posterior.inner)
-        return np.asarray(found)
+        precisions = posterior.scale**-2
+        precisions[posterior.kept] = _precisions(posterior.inner)
+        return np.asarray(precisions)
     return np.asarray(1.0 / np.maximum(np.square(posterior.drawn).mean(axis=0), np.finfo(np.float64).tiny))
 
 

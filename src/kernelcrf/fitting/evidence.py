@@ -81,10 +81,10 @@ def choose_C(fitted: Fit, groups: Groups, settings: Settings) -> tuple[Fit, Lapl
         fitted = solve(problem, fitted.features, settings, Start(weights=fitted.weights))
     x, before = np.log(variances(fitted, groups)), None
     for _ in range(MOST_STEPS):
-        found = _approximate(fitted, SEARCH_DRAWS, known)
-        moves = np.log(_fixed_points(fitted, groups, known, found)) - x
+        approximation = _approximate(fitted, SEARCH_DRAWS, known)
+        moves = np.log(_fixed_points(fitted, groups, known, approximation)) - x
         if np.abs(moves).max() <= (CLOSE if is_exact else CLOSE_BY_DRAWS):
-            return fitted, found
+            return fitted, approximation
         steps = _secant(x, moves, before)
         before = x, moves
         x = np.clip(x + steps, np.log(LEAST_C), np.log(MOST_C))
@@ -95,45 +95,49 @@ def choose_C(fitted: Fit, groups: Groups, settings: Settings) -> tuple[Fit, Lapl
     return fitted, None
 
 
-def _fixed_points(fitted: Fit, groups: Groups, known: Preconditioning | None, found: Laplace) -> Floats:
+def _fixed_points(fitted: Fit, groups: Groups, known: Preconditioning | None, approximation: Laplace) -> Floats:
     """Return the next C of each group, |theta|^2 / (gamma + delta), for the weights theta of the terms of the group.
 
     The results are clipped to LEAST_C and MOST_C. The docstring of this module defines gamma and delta.
     """
     terms = fitted.layout.terms
     chosen = [np.concatenate([np.full(term.size, term.name in names) for term in terms]) for names in groups]
-    squares = np.array([np.dot(fitted.theta[own], fitted.theta[own]) for own in chosen])
-    gammas = np.array([found.n_effective if own.all() else found.determined(own) for own in chosen])
-    determined = gammas + _curvature_changes(fitted, chosen, found, known)
+    squares = np.array([np.dot(fitted.theta[flags], fitted.theta[flags]) for flags in chosen])
+    gammas = np.array(
+        [approximation.n_effective if flags.all() else approximation.determined(flags) for flags in chosen]
+    )
+    determined = gammas + _curvature_changes(fitted, chosen, approximation, known)
     return np.clip(squares / np.maximum(determined, 1e-9), LEAST_C, MOST_C)
 
 
-def _curvature_changes(fitted: Fit, chosen: list[Flags], found: Laplace, known: Preconditioning | None) -> Floats:
+def _curvature_changes(
+    fitted: Fit, chosen: list[Flags], approximation: Laplace, known: Preconditioning | None
+) -> Floats:
     """Return delta = tr(H^-1 dH_L / dlog C) of each group, by central differences; the module docstring explains delta.
 
     chosen : for each group, flags that select its weights.
     """
-    objective, theta, posterior = fitted.objective, fitted.solution.theta, found.posterior
+    objective, theta, posterior = fitted.objective, fitted.solution.theta, approximation.posterior
     assert posterior is not None
     if isinstance(posterior, PartialPosterior) and isinstance(posterior.inner, FactoredPosterior):
         # Features that never occur do not change the curvature.
         reduced = drop_unseen(objective)
         assert reduced is not None
         (objective, kept), posterior = reduced, posterior.inner
-        theta, chosen = theta[kept], [own[kept] for own in chosen]
+        theta, chosen = theta[kept], [flags[kept] for flags in chosen]
     prior_gradient, changes = objective.layout.penalty_gradient(theta), []
     if isinstance(posterior, FactoredPosterior):
         covariance = posterior.covariance(slice(0, len(theta)))
-        for own in chosen:
-            ends = _ends(objective, theta, covariance @ (prior_gradient * own))
+        for flags in chosen:
+            ends = _ends(objective, theta, covariance @ (prior_gradient * flags))
             changes.append(float(np.vdot(covariance, hessian(objective, ends[1]) - hessian(objective, ends[0]))))
         return np.array(changes) / (2 * DIFFERENCE)
     at = objective.evaluate(theta, curvature=True)
     inverse = preconditioned(objective, known).at(at).inverse
     draws = posterior.deviations(SEARCH_DRAWS, np.random.default_rng(0))
-    for own in chosen:
+    for flags in chosen:
         path, _ = solve_cg(
-            lambda v: objective.hessian_product(at, v), -prior_gradient * own, inverse, PATH_RTOL, PATH_STEPS
+            lambda v: objective.hessian_product(at, v), -prior_gradient * flags, inverse, PATH_RTOL, PATH_STEPS
         )
         low, high = _ends(objective, theta, path)
         along = [v @ (objective.hessian_product(high, v) - objective.hessian_product(low, v)) for v in draws]
@@ -253,17 +257,17 @@ def _carry_over(near: Fit, kernel: InputKernel, names: Collection[str], first: M
     end = near.end
     maps, weights = dict(end.maps), dict(end.weights)
     # Terms that share landmarks share one map.
-    for earlier in {id(own): own for name, own in end.maps.items() if name in names}.values():
+    for earlier in {id(feature_map): feature_map for name, feature_map in end.maps.items() if name in names}.values():
         if not isinstance(earlier, WhitenedMap):
             continue
-        own = [name for name in end.weights if name in names and end.maps[name] is earlier]
-        chosen = first[own[0]]
+        group = [name for name in end.weights if name in names and end.maps[name] is earlier]
+        chosen = first[group[0]]
         assert isinstance(chosen, WhitenedMap)
         features = make_features(kernel, chosen.landmarks, None, "exact").map
         assert isinstance(features, WhitenedMap)
         on_landmarks = np.asarray(earlier.transform(features.landmarks), np.float64)
         R = np.asarray(features.R, np.float64)
-        for name in own:
+        for name in group:
             maps[name] = features
             weights[name] = solve_triangular(R, on_landmarks @ end.weights[name], lower=True)
     return Start(maps, weights)

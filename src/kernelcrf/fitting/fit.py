@@ -74,8 +74,8 @@ class Settings:
 
     def with_numbers(self, change: Callable[[int | str | None], int | str | None]) -> Settings:
         """Return settings in which each number of landmarks is replaced by the result of `change`."""
-        own = {name: (change(n), rule) for name, (n, rule) in self.of_inputs.items()}
-        return replace(self, n_components=change(self.n_components), of_inputs=own)
+        of_inputs = {name: (change(n), rule) for name, (n, rule) in self.of_inputs.items()}
+        return replace(self, n_components=change(self.n_components), of_inputs=of_inputs)
 
     @property
     def adds_landmarks(self) -> bool:
@@ -132,7 +132,7 @@ class Fit:
     @property
     def maps(self) -> dict[str, FeatureMap]:
         """Return the feature maps of the terms that have inputs; the keys are names of terms."""
-        return {name: own.map for name, own in self.features.items()}
+        return {name: of_term.map for name, of_term in self.features.items()}
 
     @property
     def end(self) -> Start:
@@ -153,7 +153,7 @@ def fit(problem: Problem, settings: Settings, start: Start | None = None, keep: 
 
 def choose_features(problem: Problem, settings: Settings, start: Start | None = None) -> dict[str, Features]:
     """Return the features of the terms that have inputs; choose landmarks for terms that have no map in `start`."""
-    found: dict[str, Features] = {}
+    features: dict[str, Features] = {}
     corpus, maps = problem.corpus, {} if start is None else start.maps
     for terms in sharing_inputs(problem.terms):
         n, rule = settings.landmarks(terms[0])
@@ -163,17 +163,19 @@ def choose_features(problem: Problem, settings: Settings, start: Start | None = 
                 raise ValueError(
                     f"n_components={n!r}: expected the number of landmarks, None for all inputs, or 'auto'"
                 )
-            own = corpus.features(terms[0], n, rule, settings.random_state, settings.engine, None)
+            of_group = corpus.features(terms[0], n, rule, settings.random_state, settings.engine, None)
         else:
-            own = corpus.apply_map(terms[0], earlier, settings.engine)
-            if start is not None and start.extend and own.basis is not None:
-                most = own.map.n + corpus.n_inputs(terms[0])
-                wanted = most if n is None else own.map.n if isinstance(n, str) else n
-                if wanted > own.map.n:
+            of_group = corpus.apply_map(terms[0], earlier, settings.engine)
+            if start is not None and start.extend and of_group.basis is not None:
+                most = of_group.map.n + corpus.n_inputs(terms[0])
+                wanted = most if n is None else of_group.map.n if isinstance(n, str) else n
+                if wanted > of_group.map.n:
                     chosen = "random" if n is None else rule
-                    own = corpus.features(terms[0], wanted, chosen, settings.random_state, settings.engine, own.basis)
-        found |= {term.name: own for term in terms}
-    return found
+                    of_group = corpus.features(
+                        terms[0], wanted, chosen, settings.random_state, settings.engine, of_group.basis
+                    )
+        features |= {term.name: of_group for term in terms}
+    return features
 
 
 def solve(
@@ -186,7 +188,7 @@ def solve(
     """Find the weights of a problem with given features, starting from the weights in `start` or from zero."""
     features = {term.name: features[term.name] for term in problem.terms if term.input is not None}
     objective = objective_of(problem, features, settings.engine)
-    layout, maps = objective.layout, {name: own.map for name, own in features.items()}
+    layout, maps = objective.layout, {name: of_term.map for name, of_term in features.items()}
     theta = first_point(objective, settings.random_state) if start is None else theta_of(layout, start.weights)
 
     solver, n_restarts = of_a_run(settings.solver)
@@ -214,7 +216,7 @@ def solve(
             break
         seed = np.random.default_rng([settings.random_state or 0, number]).integers(np.iinfo(np.int32).max)
         theta = first_point(objective, int(seed), FAR)
-        solution = min(solution, run(theta), key=lambda own: own.evaluation.value)
+        solution = min(solution, run(theta), key=lambda one: one.evaluation.value)
     fitted = Fit(problem, features, objective, solution, solution.certificate)
     return with_gap_full(fitted) if settings.certify_full else fitted
 
@@ -229,7 +231,7 @@ def with_gap_full(fitted: Fit) -> Fit:
 
 def objective_of(problem: Problem, features: Mapping[str, Features], engine: LocalEngine) -> Objective:
     """Return the objective function of a problem with given features."""
-    layout = Layout.of(problem.terms, {name: own.map.n for name, own in features.items()})
+    layout = Layout.of(problem.terms, {name: of_term.map.n for name, of_term in features.items()})
     return Objective(layout, problem.corpus.partitions(layout.terms, features), engine)
 
 
@@ -252,7 +254,7 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
         if settings.landmarks(terms[0])[0] == "auto" and not input_of(terms[0])[1].is_linear
     ]
     groups, corpus = {terms[0].name: terms for terms in kernels}, problem.corpus
-    earlier = {} if start is None or not start.extend else {name: own.n for name, own in start.maps.items()}
+    earlier = {} if start is None or not start.extend else {name: one.n for name, one in start.maps.items()}
     most = {name: corpus.n_inputs(terms[0]) + earlier.get(name, 0) for name, terms in groups.items()}
     features = choose_features(problem, settings.with_numbers(lambda n: FIRST_ATOMS if n == "auto" else n), start)
     inner = replace(settings, tol=IN_SPAN_SHARE * settings.tol, certify_full=False)
@@ -271,8 +273,8 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
         for name in growing:
             basis, rule = features[name].basis, Gradient(gap.scores[name])
             n = min(2 * sizes[name], most[name])
-            own = corpus.features(groups[name][0], n, rule, settings.random_state, settings.engine, basis)
-            features |= {other.name: own for other in groups[name]}
+            of_group = corpus.features(groups[name][0], n, rule, settings.random_state, settings.engine, basis)
+            features |= {other.name: of_group for other in groups[name]}
         if all(features[name].map.n == sizes[name] for name in growing):
             return replace(fitted, certificate=_in_whole_space(fitted, gap.value, reached))
         # The weights of new features start at zero.

@@ -101,10 +101,10 @@ class LabelledGraphs(LocalCorpus):
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[GraphPartition]:
         present = {term.cliques for term in terms}
-        graph = Graph(self.cards, {name: own for name, own in self.cliques.items() if name in present}, self.samples)
+        graph = Graph(self.cards, {name: rows for name, rows in self.cliques.items() if name in present}, self.samples)
         if self.pooled:
             return [self._pool_rows(graph)]
-        rows = {name: own.rows for name, own in features.items() if isinstance(own, CliqueFeatures)}
+        rows = {name: of_term.rows for name, of_term in features.items() if isinstance(of_term, CliqueFeatures)}
         return [GraphPartition(self.inference(graph), self.labels, rows, self.weights, base=self.base)]
 
     def _pool_rows(self, graph: Graph) -> GraphPartition:

@@ -68,9 +68,9 @@ class FactoredPosterior:
         z = rng.standard_normal((len(self.mode), n))
         return np.asarray(self.scale * solve_triangular(self.G, z, trans="T", lower=True).T)
 
-    def covariance(self, own: Places | slice) -> Floats:
-        """Return the exact covariance matrix of the weights theta[own]."""
-        half = self._inverse[:, own] * self.scale[own]
+    def covariance(self, chosen: Places | slice) -> Floats:
+        """Return the exact covariance matrix of the weights theta[chosen]."""
+        half = self._inverse[:, chosen] * self.scale[chosen]
         return np.asarray(half.T @ half)
 
     def determined(self, chosen: Flags | slice) -> float:
@@ -128,9 +128,9 @@ class PartialPosterior:
     def deviations(self, n: int, rng: np.random.Generator) -> Floats:
         """Return n draws of all weights minus their mode, one row per draw."""
         inner = self.inner.deviations(n, rng)
-        found = self.scale * rng.standard_normal((n, len(self.mode)))
-        found[:, self.kept] = inner
-        return np.asarray(found)
+        deviations = self.scale * rng.standard_normal((n, len(self.mode)))
+        deviations[:, self.kept] = inner
+        return np.asarray(deviations)
 
     @property
     def n_kept(self) -> int | None:
@@ -201,8 +201,8 @@ def laplace(
     reduced = drop_unseen(objective) if objective.layout.joint is None else None
     if reduced is not None:
         fewer, kept = reduced
-        own = fewer.evaluate(at.theta[kept])
-        inner = laplace(fewer, own, n_draws=n_draws, rtol=rtol, seed=seed, most_exact=most_exact)
+        at_kept = fewer.evaluate(at.theta[kept])
+        inner = laplace(fewer, at_kept, n_draws=n_draws, rtol=rtol, seed=seed, most_exact=most_exact)
         assert isinstance(inner.posterior, FactoredPosterior | SampledPosterior)
         partly = PartialPosterior(at.theta, prior_scale(objective.layout), kept, inner.posterior)
         return replace(inner, posterior=partly)
@@ -227,14 +227,14 @@ def drop_unseen(objective: Objective) -> tuple[Objective, Places] | None:
     terms, kept, fewer = [], [], False
     for term in layout.terms:
         name, place = term.name, layout.slices[term.name]
-        own = partitions[0].features.get(name)
+        features = partitions[0].features.get(name)
         if term.pairs is not None:
             # Pairs without a feature that occurs are few: a warm start on other data can have them.
             terms.append(term)
             kept.append(np.arange(place.start, place.stop))
             continue
         columns = np.arange(term.n)
-        if own is not None and own.is_sparse:
+        if features is not None and features.is_sparse:
             counts = sum(partition.total(partial(_column_counts, term), None) for partition in partitions)
             columns = np.flatnonzero(counts)
             if len(columns) < term.n:
@@ -322,12 +322,12 @@ def _stochastic(
     shares = np.zeros(layout.size)
     for k in range(n_draws):
         z = rng.standard_normal(layout.size)
-        found = krylov(product, z, rtol)
-        traces[k] = layout.size * found.quadrature(np.log)
-        drawn[k] = M.back(found.apply(lambda values: 1 / np.sqrt(values)))
+        lanczos = krylov(product, z, rtol)
+        traces[k] = layout.size * lanczos.quadrature(np.log)
+        drawn[k] = M.back(lanczos.apply(lambda values: 1 / np.sqrt(values)))
         # E |z|^2 = size: if the data say nothing, z and the scaled draw have the same length and cancel.
-        own = np.square(drawn[k] / scale).sum() if layout.joint is None else layout.squared_norm(drawn[k])
-        gammas[k] = np.dot(z, z) - own
+        norm = np.square(drawn[k] / scale).sum() if layout.joint is None else layout.squared_norm(drawn[k])
+        gammas[k] = np.dot(z, z) - norm
         shares += (np.square(z) - np.square(drawn[k] / scale)) / n_draws
     prior = 2.0 * np.log(scale).sum() if layout.joint is None else -layout.log_determinant
     log_determinant = traces.mean() + M.log_determinant + prior

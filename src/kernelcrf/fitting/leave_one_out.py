@@ -97,7 +97,7 @@ def leave_one_out(
     rounding = gradient_rounding(objective, at, sequences)
     inverse = invert_hessian(objective, at) if objective.layout.size <= most_exact else None
     precondition = Preconditioning.of(objective).at(at).inverse if inverse is None else inverse.__matmul__
-    solver, found = _NewtonFrom(precondition), list[tuple[float, float, bool]]()
+    solver, results = _NewtonFrom(precondition), list[tuple[float, float, bool]]()
     for one, step in zip(sequences, newton_steps(at, sequences, tol, inverse, precondition), strict=True):
         others = one.others
         here = others.evaluate(at.theta + step)
@@ -109,8 +109,8 @@ def leave_one_out(
             gap = 0.5 * (SHARE ** (turn + 1) * radius) ** 2
             here = minimise(others, solver, here.theta, tol=gap / abs(here.value), max_iter=REFIT_ITER).evaluation
             log_prob, error, radius = one.bound(here.theta, here.gradient, rounding, tol)
-        found.append((log_prob, error, refitted))
-    columns = np.array(found).reshape(-1, 3)
+        results.append((log_prob, error, refitted))
+    columns = np.array(results).reshape(-1, 3)
     return LeaveOneOut(columns[:, 0], columns[:, 1], columns[:, 2].astype(bool))
 
 
@@ -159,7 +159,7 @@ def solve_together(inverse: Floats, products: Sequence[Product], R: Floats, rtol
     products : for each row, a function that returns H_i v for a vector v.
     rtols : for each row, the largest allowed residual, divided by |r_i|.
     """
-    found, live = np.zeros_like(R), np.arange(len(R))
+    solutions, live = np.zeros_like(R), np.arange(len(R))
     limits = np.square(rtols) * _dots(R, R)
     P = HP = np.zeros_like(R)
     before = np.ones(len(R))
@@ -174,9 +174,9 @@ def solve_together(inverse: Floats, products: Sequence[Product], R: Floats, rtol
         P, HP, before = Z + beta * P, R + beta * HP, now
         AP = HP - np.array([products[i](p) for i, p in zip(live.tolist(), P, strict=True)])
         alpha = (now / _dots(P, AP))[:, None]
-        found[live] += alpha * P
+        solutions[live] += alpha * P
         R = R - alpha * AP
-    return found
+    return solutions
 
 
 def invert_hessian(objective: Objective, at: Evaluation) -> Floats:
@@ -192,9 +192,9 @@ def _in_double(objective: Objective) -> Objective:
     """Return the objective with features in float64."""
     partitions = []
     for k in range(len(objective.partitions)):
-        own = partition_of(objective, k)
-        features = {name: replace(one, F=in_double(one.F)) for name, one in own.features.items()}
-        partitions.append(replace(own, features=features))
+        partition = partition_of(objective, k)
+        features = {name: replace(one, F=in_double(one.F)) for name, one in partition.features.items()}
+        partitions.append(replace(partition, features=features))
     return replace(objective, partitions=partitions)
 
 

@@ -55,21 +55,21 @@ class LeftOut:
     @property
     def alone(self) -> ChainPartition:
         """Return a partition with this sequence only, with weight 1."""
-        own = partition_of(self.objective, self.part).part(self.row, self.row + 1)
+        partition = partition_of(self.objective, self.part).part(self.row, self.row + 1)
         features = {
             name: one if one.index is None else replace(one, F=one.F[one.index], index=None)
-            for name, one in own.features.items()
+            for name, one in partition.features.items()
         }
-        return replace(own, features=features, weights=None)
+        return replace(partition, features=features, weights=None)
 
     @property
     def others(self) -> Objective:
         """Return the objective of all other sequences, in which the weight of this sequence is 0."""
-        own = partition_of(self.objective, self.part)
-        weights = np.ones(own.chains.n_samples) if own.weights is None else own.weights.copy()
+        partition = partition_of(self.objective, self.part)
+        weights = np.ones(partition.chains.n_samples) if partition.weights is None else partition.weights.copy()
         weights[self.row] = 0.0
         partitions = list(self.objective.partitions)
-        partitions[self.part] = replace(own, weights=weights)
+        partitions[self.part] = replace(partition, weights=weights)
         return replace(self.objective, partitions=partitions)
 
     def radius(self, gradient: Floats, error: float) -> float:
@@ -90,22 +90,22 @@ class LeftOut:
         layout = self.objective.layout
         one = Objective(layout, [self.alone], self.objective.engine)
         at = one.evaluate(theta)
-        own = at.gradient - layout.penalty_gradient(theta)
-        r, G = ((1 + CLOSE) * dual_norm(layout, g) for g in (gradient, own))
+        loss_gradient = at.gradient - layout.penalty_gradient(theta)
+        r, G = ((1 + CLOSE) * dual_norm(layout, g) for g in (gradient, loss_gradient))
         r += rounding
         error = min(r * self.width, r * G + (r * self.width) ** 2 / 8) + one.noise(at)
-        return layout.penalty(theta) - at.value, error, self.radius(own, tol)
+        return layout.penalty(theta) - at.value, error, self.radius(loss_gradient, tol)
 
 
 def left_out(objective: Objective) -> list[LeftOut]:
     """Return each sequence of an objective as a sequence to leave out, in the order of the data."""
-    found = []
+    sequences = []
     for k in range(len(objective.partitions)):
-        own = partition_of(objective, k)
-        weights = np.ones(own.chains.n_samples) if own.weights is None else own.weights
-        pairs = zip(weights.tolist(), widths(objective.layout, own).tolist(), strict=True)
-        found += [LeftOut(objective, k, row, *pair) for row, pair in enumerate(pairs)]
-    return found
+        partition = partition_of(objective, k)
+        weights = np.ones(partition.chains.n_samples) if partition.weights is None else partition.weights
+        pairs = zip(weights.tolist(), widths(objective.layout, partition).tolist(), strict=True)
+        sequences += [LeftOut(objective, k, row, *pair) for row, pair in enumerate(pairs)]
+    return sequences
 
 
 def gradient_rounding(objective: Objective, at: Evaluation, sequences: Sequence[LeftOut]) -> float:
@@ -115,8 +115,8 @@ def gradient_rounding(objective: Objective, at: Evaluation, sequences: Sequence[
     """
     sizes = list[Floats]()
     for k, state in enumerate(at.parts):
-        own = partition_of(objective, k)
-        sizes.append(_sum_tokens(own.score_sizes(objective.layout, state), own.chains))
+        partition = partition_of(objective, k)
+        sizes.append(_sum_tokens(partition.score_sizes(objective.layout, state), partition.chains))
     total = sum(one.width * (one.weight + size) for one, size in zip(sequences, np.concatenate(sizes), strict=True))
     return FEW * float(np.finfo(np.float64).eps * total)
 
@@ -126,10 +126,10 @@ def widths(layout: Layout, partition: ChainPartition) -> Floats:
     chains, squares = partition.chains, np.zeros(partition.n_nodes)
     for term in layout.terms:
         distance = term.C * _label_distance(term.k_y)
-        own = np.ones(partition.n_nodes)
+        norms = np.ones(partition.n_nodes)
         if term.name in partition.features:
-            own = _squared_norms(partition.features[term.name])
-        squares += distance * own * term.kind.covers(chains)
+            norms = _squared_norms(partition.features[term.name])
+        squares += distance * norms * term.kind.covers(chains)
     return (1 + CLOSE) * _sum_tokens(np.sqrt(squares), chains)
 
 

@@ -74,28 +74,28 @@ class LabelledSegments(LabelledSequences):
         return None if self.known.observed is None else super().observed(term, least)
 
     def frequencies(self, term: Term) -> Array:
-        found, L = self.known.observed, len(self.spec.types)
-        assert found is not None
+        segments, L = self.known.observed, len(self.spec.types)
+        assert segments is not None
         eye = np.eye(L, dtype=bool)
         if term.kind.is_step:
-            sequence = np.searchsorted(self.chains.offsets, found.starts, side="right")
+            sequence = np.searchsorted(self.chains.offsets, segments.starts, side="right")
             follows = np.flatnonzero(sequence[1:] == sequence[:-1]) + 1
             steps = np.zeros((L, L), np.float32)
-            np.add.at(steps, (found.labels[follows - 1], found.labels[follows]), 1)
+            np.add.at(steps, (segments.labels[follows - 1], segments.labels[follows]), 1)
             return steps.reshape(1, -1)
         X = self.rows(input_of(term)[0])
         if term.kind.is_token:
-            return frequencies(X, eye[np.repeat(found.labels, found.durations)])
-        rows = term.kind.segment_rows(found, candidate_rows(self.chains, self.longest))
-        return frequencies(X[rows], eye[found.labels])
+            return frequencies(X, eye[np.repeat(segments.labels, segments.durations)])
+        rows = term.kind.segment_rows(segments, candidate_rows(self.chains, self.longest))
+        return frequencies(X[rows], eye[segments.labels])
 
     def check(self) -> None:
         """Raise if an observed segment is too long, or if labels of segments break the constraints."""
-        found = self.known.observed
-        if found is None:
+        segments = self.known.observed
+        if segments is None:
             return
-        durations = found.durations
-        sequence = np.searchsorted(self.chains.offsets, found.starts, side="right") - 1
+        durations = segments.durations
+        sequence = np.searchsorted(self.chains.offsets, segments.starts, side="right") - 1
         if not self.tail and durations.max(initial=0) > self.longest:
             i = int(durations.argmax())
             number = self.chains.number(int(sequence[i]))
@@ -105,20 +105,22 @@ class LabelledSegments(LabelledSequences):
             )
         if self.legal is not None:
             order = Chains.from_lengths(np.bincount(sequence, minlength=self.chains.n_samples))
-            broken = np.flatnonzero(~self.legal.allows(order, found.labels))
+            broken = np.flatnonzero(~self.legal.allows(order, segments.labels))
             if len(broken):
                 at, number = int(broken[0]), self.chains.number(int(sequence[broken[0]]))
                 raise ValueError(
                     f"the labels y of sequence {number} break the constraints at the segment of label "
-                    f"{shown(self.spec.types[found.labels[at]])} that starts at token "
-                    f"{found.starts[at] - self.chains.offsets[sequence[at]]}; correct the labels, pass None for labels "
-                    "that may be wrong, or omit constraints="
+                    f"{shown(self.spec.types[segments.labels[at]])} that starts at token "
+                    f"{segments.starts[at] - self.chains.offsets[sequence[at]]}; correct the labels, pass None for "
+                    "labels that may be wrong, or omit constraints="
                 )
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[Any]:
         pairs, known = {term.name: term.pairs for term in terms}, self.known
         rows = {
-            name: own.rows.with_pairs(pairs[name]) for name, own in features.items() if isinstance(own, CliqueFeatures)
+            name: of_term.rows.with_pairs(pairs[name])
+            for name, of_term in features.items()
+            if isinstance(of_term, CliqueFeatures)
         }
         base = self.spec.base_of_types(self.base)
         return [SegmentPartition(self.chains, len(self.spec.types), self.rules, *known, rows, self.weights, base)]

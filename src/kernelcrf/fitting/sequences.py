@@ -187,8 +187,8 @@ class LabelledSequences(LocalCorpus):
     def places(self, nodes: Places) -> Places:
         """Return the number of the sequence of each token in `nodes`, and the position of the token in it."""
         sequences = np.searchsorted(self.chains.offsets, nodes, side="right") - 1
-        own = sequences if self.chains.numbers is None else self.chains.numbers[sequences]
-        places = np.column_stack((own, nodes - self.chains.offsets[sequences]))
+        numbers = sequences if self.chains.numbers is None else self.chains.numbers[sequences]
+        places = np.column_stack((numbers, nodes - self.chains.offsets[sequences]))
         return np.asarray(places, np.intp)
 
     def digest(self) -> dict[str, Any]:
@@ -198,17 +198,19 @@ class LabelledSequences(LocalCorpus):
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[ChainPartition]:
         pairs = {term.name: term.pairs for term in terms}
         rows = {
-            name: own.rows.with_pairs(pairs[name]) for name, own in features.items() if isinstance(own, CliqueFeatures)
+            name: of_term.rows.with_pairs(pairs[name])
+            for name, of_term in features.items()
+            if isinstance(of_term, CliqueFeatures)
         }
         return self.partition(rows).cut()
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
         if features.basis is None:
             return None
-        found, indices = self.found(term), features.basis.indices
+        distinct_rows, indices = self.distinct_rows(term), features.basis.indices
         if indices is None:
-            indices = nearest(input_of(term)[1], features.basis.landmarks, found.inputs, engine)[0]
-        return self.places(found.first[indices])
+            indices = nearest(input_of(term)[1], features.basis.landmarks, distinct_rows.inputs, engine)[0]
+        return self.places(distinct_rows.first[indices])
 
 
 def divide(
@@ -257,10 +259,10 @@ def nearest(
         D = kernel.gram(X[rows], landmarks)
         D *= -2
         D += kernel.diagonal(X[rows])[:, None]
-        own = D.argmin(axis=0)
-        return rows.start + own, D[own, np.arange(D.shape[1])]
+        best = D.argmin(axis=0)
+        return rows.start + best, D[best, np.arange(D.shape[1])]
 
-    found = engine.map(nearest_of, row_blocks(X.shape[0]))
-    rows, distances = (np.stack(parts) for parts in zip(*found, strict=True))
+    parts_of_blocks = engine.map(nearest_of, row_blocks(X.shape[0]))
+    rows, distances = (np.stack(parts) for parts in zip(*parts_of_blocks, strict=True))
     term, every = distances.argmin(axis=0), np.arange(distances.shape[1])
     return rows[term, every], distances[term, every]

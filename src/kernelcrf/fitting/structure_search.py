@@ -122,14 +122,14 @@ def search(
         start = fitted.end
 
 
-def renewed(found: Search, fitted: Fit, problem: Problem, settings: Settings) -> Search:
+def renewed(outcome: Search, fitted: Fit, problem: Problem, settings: Settings) -> Search:
     """Return a search whose bounds are those of a later fit with the same templates, but with another C or kernel.
 
     problem : the problem with all templates, with the C and the kernel of the later fit.
     """
     features = choose_features(problem, settings, fitted.end)
-    absent = bounds(fitted, problem, features, [candidate.template for candidate in found.absent])
-    return replace(found, absent=tuple(absent), lower_bound=_lower_bound(fitted, absent))
+    absent = bounds(fitted, problem, features, [candidate.template for candidate in outcome.absent])
+    return replace(outcome, absent=tuple(absent), lower_bound=_lower_bound(fitted, absent))
 
 
 def _lower_bound(fitted: Fit, absent: Sequence[Candidate]) -> float:
@@ -140,7 +140,7 @@ def _lower_bound(fitted: Fit, absent: Sequence[Candidate]) -> float:
 
 def bounds(fitted: Fit, problem: Problem, features: Mapping[str, Features], absent: Sequence[str]) -> list[Candidate]:
     """Return one Candidate per absent template, which says how much the template could lower the objective of a fit."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     present = fitted.layout.cliques
     for group in _groups(_graphs(problem), present, absent):
         objective = objective_of(problem.only([*present, *group]), features, fitted.objective.engine)
@@ -148,11 +148,11 @@ def bounds(fitted: Fit, problem: Problem, features: Mapping[str, Features], abse
         norms = layout.squared_dual_norms(at.gradient)
         scaled = Preconditioning.of(objective).at(at).forward(at.gradient)
         for template in group:
-            own = [term.name for term in layout.terms if term.cliques == template]
-            gains = [float(np.dot(scaled[layout.slices[name]], scaled[layout.slices[name]])) for name in own]
-            bound = 0.5 * sum(norms[name] for name in own) if objective.is_convex else np.inf
-            found.append(Candidate(template, bound, 0.5 * sum(gains)))
-    return found
+            names = [term.name for term in layout.terms if term.cliques == template]
+            gains = [float(np.dot(scaled[layout.slices[name]], scaled[layout.slices[name]])) for name in names]
+            bound = 0.5 * sum(norms[name] for name in names) if objective.is_convex else np.inf
+            candidates.append(Candidate(template, bound, 0.5 * sum(gains)))
+    return candidates
 
 
 def _best(

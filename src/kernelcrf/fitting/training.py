@@ -66,7 +66,7 @@ class Trained:
 
 def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None = None) -> Trained:
     """Fit a problem with the options of `plan`, starting from the feature maps and weights of `start`, if any."""
-    found: Search | None = None
+    outcome: Search | None = None
     held_out: HeldOutSearch | None = None
     if plan.by_held_out:
         simple = problem if plan.structure is None else problem.only(plan.structure.present)
@@ -75,7 +75,7 @@ def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None 
             problem = problem.changed(plan.comparison.choice.terms, kernel=held_out.kernel)
         problem = problem.with_variances(plan.by_held_out, held_out.Cs)
     if plan.structure is not None:
-        fitted, found = search(problem, settings, plan.structure, start)
+        fitted, outcome = search(problem, settings, plan.structure, start)
     elif plan.checkpoint is not None:
         fitted = plan.checkpoint.resume(problem, settings, start)
     else:
@@ -83,15 +83,15 @@ def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None 
     around = None
     if plan.by_evidence or plan.kernel_terms:
         fitted, around = _choose_by_evidence(fitted, settings, plan)
-        if found is not None:
-            found = renewed(found, fitted, _with_choices(problem, fitted, plan), settings)
+        if outcome is not None:
+            outcome = renewed(outcome, fitted, _with_choices(problem, fitted, plan), settings)
     elif not plan.laplace:
-        return Trained(fitted, None, found, held_out)
+        return Trained(fitted, None, outcome, held_out)
     if around is None or plan.laplace:
         n_draws = N_DRAWS if plan.laplace else N_DRAWS // 4
         diagonal = plan.laplace == DIAGONAL
         around = laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws, diagonal=diagonal)
-    return Trained(fitted, around if plan.laplace else replace(around, posterior=None), found, held_out)
+    return Trained(fitted, around if plan.laplace else replace(around, posterior=None), outcome, held_out)
 
 
 def _with_choices(problem: Problem, fitted: Fit, plan: Plan) -> Problem:

@@ -95,7 +95,7 @@ class ChainModel(KernelModel):
         """Return the model, given the result of training.
 
         readers : the readers that convert inputs and labels to arrays, and the constraints on labels.
-        specification : what the fit asked for.
+        specification : the settings of the fit, as plain values.
         base : the names of the base scores of the fit.
         own : the fields that only a subclass has.
         """

@@ -44,19 +44,19 @@ def read_crfsuite(source: PathLike | bytes) -> ChainModel:
     return model
 
 
-def from_crfsuite(found: CRFsuiteModel) -> ChainModel:
+def from_crfsuite(content: CRFsuiteModel) -> ChainModel:
     """Return the model of a file of CRFsuite.
 
     Its certificate has the status "imported", no objective and no bound, and its C is NaN, because the file says
     nothing about the fit. Labels have the order of the file, so that ties are decided as in CRFsuite.
     """
     # A model without attributes gets one without weights, because a reader has at least one column.
-    names, L = found.attributes or NO_ATTRIBUTES, len(found.labels)
+    names, L = content.attributes or NO_ATTRIBUTES, len(content.labels)
     pairs = {
-        TOKEN_TERM: _pairs_of(found.state.attributes, found.state.labels, len(names), L),
+        TOKEN_TERM: _pairs_of(content.state.attributes, content.state.labels, len(names), L),
         TRANSITION_TERM: _pairs_of(
-            np.zeros(len(found.transitions.sources), np.int64),
-            found.transitions.sources * L + found.transitions.targets,
+            np.zeros(len(content.transitions.sources), np.int64),
+            content.transitions.sources * L + content.transitions.targets,
             1,
             L * L,
         ),
@@ -72,11 +72,11 @@ def from_crfsuite(found: CRFsuiteModel) -> ChainModel:
         specification={},
         kernels={KERNELS[TOKEN_TERM]: kernel},
         layout=layout,
-        theta=layout.join({TOKEN_TERM: found.state.weights, TRANSITION_TERM: found.transitions.weights}),
+        theta=layout.join({TOKEN_TERM: content.state.weights, TRANSITION_TERM: content.transitions.weights}),
         maps={TOKEN_TERM: PrimalMap(len(names))},
         objective_curve=np.empty(0),
         reader=SequenceReader("dicts", len(names), restore_vectorizer(names, SEPARATOR)),
-        labels=LabelReader(np.array(found.labels)),
+        labels=LabelReader(np.array(content.labels)),
         legal=None,
         landmark_positions=None,
         gap_curve=np.empty((0, 3)),
@@ -99,13 +99,13 @@ def to_crfsuite(model: ChainModel) -> CRFsuiteModel:
         attributes, labels = np.repeat(np.arange(pairs.n), np.diff(pairs.pointers)), pairs.labels.astype(np.int64)
         weights = layout.split(model.theta)[TOKEN_TERM]
     kept = weights != 0
-    used, own = np.unique(attributes[kept], return_inverse=True)
+    used, indices = np.unique(attributes[kept], return_inverse=True)
     names, T = model.reader.feature_names or [], model.transitions
     sources, targets = np.nonzero(T)
     return CRFsuiteModel(
         labels=model.labels.classes.tolist(),
         attributes=[names[column] for column in used.tolist()],
-        state=StateWeights(own, labels[kept], weights[kept].astype(np.float64)),
+        state=StateWeights(indices, labels[kept], weights[kept].astype(np.float64)),
         transitions=TransitionWeights(sources, targets, T[sources, targets].astype(np.float64)),
     )
 

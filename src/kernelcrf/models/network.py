@@ -316,7 +316,7 @@ class GraphModel(NetworkModel):
         if self.kinds.node_types is None:
             return self.landmarks_of(term(NODES))
         by_type = {one: self.landmarks_of(term(self.kinds.nodes[one])) for one in self.kinds.node_types}
-        return {node_type: own for node_type, own in by_type.items() if own is not None} or None
+        return {node_type: landmarks for node_type, landmarks in by_type.items() if landmarks is not None} or None
 
     @property
     def cliques(self) -> tuple[str, ...]:

@@ -35,21 +35,21 @@ class RowModel(KernelModel):
 
     @classmethod
     def of(
-        cls, found: Trained, reader: RowReader, classes: Array, specification: Config, base: Iterable[str] = ()
+        cls, trained: Trained, reader: RowReader, classes: Array, specification: Config, base: Iterable[str] = ()
     ) -> Self:
         """Return the model, given the result of training, the reader that converts rows to arrays, and the classes.
 
-        specification : what the fit asked for.
+        specification : the settings of the fit, as plain values.
         base : the names of the base scores of the fit.
         """
-        fields = cls._fields_of(found, specification) | {"base": tuple(sorted(base))}
+        fields = cls._fields_of(trained, specification) | {"base": tuple(sorted(base))}
         return cls(**fields, reader=reader, classes=classes)
 
     @property
     def column_labels(self) -> list[UserData]:
         """Return the class of each column of the scores."""
-        found: list[UserData] = self.classes.tolist()
-        return found
+        classes: list[UserData] = self.classes.tolist()
+        return classes
 
     def scores(self, X: UserData, engine: LocalEngine, base_scores: UserData = None) -> Array:
         """Return the scores f_l(x) plus base scores, with one row per row x of X and one column per class l."""

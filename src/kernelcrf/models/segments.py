@@ -240,8 +240,8 @@ class SegmentModel(ChainModel):
             return pool(join_columns(flat), chains, self.longest, self.pooling)
         assert self.pooling is not None
         assert self.segment_reader is not None
-        found = described(X, lengths, chains, self.longest, self.pooling)
-        return self.segment_reader.read(found)[0]
+        described_segments = described(X, lengths, chains, self.longest, self.pooling)
+        return self.segment_reader.read(described_segments)[0]
 
     def draw_marginals(
         self,
@@ -268,20 +268,20 @@ class SegmentModel(ChainModel):
                 "pooling is a function, which a model file cannot store: use pooling='mean', 'max' or 'ends', or save "
                 "this estimator with joblib.dump"
             )
-        own = {"longest": self.longest, "tail": self.tail, "pooling": self.pooling}
-        return config | own, arrays
+        fields = {"longest": self.longest, "tail": self.tail, "pooling": self.pooling}
+        return config | fields, arrays
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         reader, labels = reader_from_config(config["inputs"], "SegmentCRF"), LabelReader.from_config(config["labels"])
         spec, known = SegmentLabels.of(labels.classes), CHAIN_CLIQUES | SEGMENT_CLIQUES
-        own = reader.widths if isinstance(reader, InputsReader) else {TOKENS: reader.n_features}
+        widths_of_inputs = reader.widths if isinstance(reader, InputsReader) else {TOKENS: reader.n_features}
         if isinstance(reader, InputsReader):
             stored = {read_text(one, "name"): read_text(one, "cliques") for one in config["terms"]}
-            scored = {named_term(name): stored.get(named_term(name), TOKENS) for name in own}
+            scored = {named_term(name): stored.get(named_term(name), TOKENS) for name in widths_of_inputs}
             known |= {name: cliques for name, cliques in scored.items() if cliques in OF_SINGLE_LABELS}
-            known |= {named_term(name, cliques): cliques for name in own for cliques in (FIRSTS, LASTS)}
+            known |= {named_term(name, cliques): cliques for name in widths_of_inputs for cliques in (FIRSTS, LASTS)}
         names = [read_text(one, "name") for one in config["terms"]]
         if unknown := [name for name in names if name not in known]:
             raise ModelFileError(
@@ -289,7 +289,7 @@ class SegmentModel(ChainModel):
             )
         with_map = {read_text(one, "name") for one in config["terms"] if one["kernel"] is not None}
         pooling = None if config["pooling"] is None else read_text(config, "pooling")
-        widths = own | {SEGMENTS: (2 if pooling == ENDS else 1) * sum(own.values())}
+        widths = widths_of_inputs | {SEGMENTS: (2 if pooling == ENDS else 1) * sum(widths_of_inputs.values())}
         sources = {name: input_name(name) or kind_of(known[name]).input for name in names}
         terms = {name: (known[name], sources[name] if name in with_map else None) for name in names}
         L, longest = len(spec.types), read_count(config, "longest", 1)

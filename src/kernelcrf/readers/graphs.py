@@ -222,7 +222,7 @@ class GraphSamples:
         rows = {kind: _of_type(self.nodes, self.node_types, type_) for type_, kind in self.kinds.nodes.items()}
         if self.named is None:
             return rows
-        return {named_term(name, kind): X for kind, own in rows.items() for name, X in own.matrices.items()}
+        return {named_term(name, kind): X for kind, named in rows.items() for name, X in named.matrices.items()}
 
     @property
     def inputs_of_edges(self) -> dict[str, Inputs]:
