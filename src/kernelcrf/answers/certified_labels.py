@@ -63,8 +63,9 @@ class CertifiedLabels:
     labels : one array of labels per sequence, the likeliest labelling.
     tokens : one array of booleans per sequence; True if the optimum provably predicts the label of the token.
     sequences : whether all labels of a sequence are certified, one boolean per sequence.
-    margins : one array per sequence. A label is certified if its margin is positive: this is the difference to the
-        best score of a labelling with another label, even if the optimum is as far away as the gap allows.
+    margins : one array per sequence. The margin of a label is a lower bound, for the optimum, on the score of `labels`
+        minus the best score of a labelling with another label at the token. The label is certified if its margin is
+        positive.
     radius : the largest possible distance of the fitted weights from the optimum, in units of the prior's standard
         deviation.
 
@@ -176,7 +177,7 @@ class _Neighbourhood:
         return self.field.chains
 
     def distances(self, y: Labels) -> tuple[Floats, Floats]:
-        """Return |Phi_t(z) - Phi_t(y)|_D^2 without steps, for each label z_t, and the part of steps that differ."""
+        """Return the parts of |Phi_t(z) - Phi_t(y)|_D^2: that of each label z_t, and that of a step that differs."""
         tokens = np.zeros(self.field.s.shape)
         steps = np.zeros(len(tokens))
         for term in self.terms:

@@ -103,7 +103,7 @@ def _best_set(candidates: list[Candidate], limit: float) -> list[int]:
 
 
 def _limit(part: Field, rules: SpanRules, start: Places, end: Places, k: Places) -> Field:
-    """Return the distribution without all labellings whose spans are not the given ones."""
+    """Return the distribution restricted to the labellings that have exactly the given spans."""
     (N, L), chains = part.s.shape, part.chains
     type_, begins = np.full(N, -1), np.zeros(N, bool)
     for low, high, one in zip(start, end, k, strict=True):

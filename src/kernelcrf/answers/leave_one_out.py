@@ -1,4 +1,4 @@
-"""Predict each training sequence by a model that was fitted without it, as far as the fitted model can tell."""
+"""Predict each training sequence by weights that were fitted without it, starting from the fitted model."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def predict_left_out(
 ) -> LeaveOneOut:
     """Return log p(y|x) of each training sequence under weights fitted to all other sequences.
 
-    X, y, sample_weight, lengths, class_weight, base_scores : the data and the class weights of the fit; others are
-        refused.
+    X, y, sample_weight, lengths, class_weight, base_scores : the data and the class weights of the fit; other data
+        raise an error.
     refit : whether to fit again without a sequence if the bound on the error of one Newton step is above `tol`.
     """
     certificate = model.certificate

@@ -21,8 +21,8 @@ LEAST = 1e-9
 def predicted_segments(field: SegmentField, threshold: float | None, n_best: int | None) -> list[list[PredictedSpan]]:
     """Return segments with their probabilities, one list per sequence, from left to right.
 
-    threshold, n_best : return the segments that are at least so probable, and at most so many per sequence, the most
-        probable first; if both are None, return the segments of the likeliest segmentation.
+    threshold, n_best : return the segments with at least the probability `threshold`, and of these the `n_best` most
+        probable per sequence. If both are None, return the segments of the likeliest segmentation.
     """
     offsets = field.chains.offsets
     if threshold is None and n_best is None:
@@ -51,7 +51,7 @@ def predicted_segments(field: SegmentField, threshold: float | None, n_best: int
 def _enough(field: SegmentField, threshold: float, n_best: int | None) -> Ints:
     """Return the segments of at least the given probability: label, start and end, counted over all tokens.
 
-    If `n_best` is given, segments are field from the most probable on, until every sequence has enough of them.
+    If `n_best` is given, the search lowers the probability until every sequence has enough segments.
     """
     least = max(threshold, np.finfo(np.float64).tiny) if n_best is None else max(threshold, 0.5)
     while True:

@@ -30,7 +30,7 @@ from ..readers.spans import SpanRules
 
 
 class Field(Protocol):
-    """Protocol of random fields of the labels of sequences; `models.chain_field.ChainField` is one."""
+    """Protocol of random fields of the labels of sequences, such as `models.chain_field.ChainField`."""
 
     @property
     def s(self) -> Array:
@@ -48,7 +48,7 @@ class Field(Protocol):
         """Return the field of the sequences from `low` to `high` - 1."""
 
     def batches(self) -> Iterator[tuple[int, int, Self]]:
-        """Yield the field of a few sequences at a time, from `low` to `high` - 1."""
+        """Yield (low, high, field of the sequences from `low` to `high` - 1) for a few sequences at a time."""
 
     def replaced(self, s: Array, w: Array) -> Self:
         """Return the field of the same sequences with other scores."""

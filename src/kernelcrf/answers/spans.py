@@ -75,7 +75,7 @@ def read_spans(field: ChainField, rules: SpanRules, given: UserData) -> SpanTabl
 
 
 def labelled_spans(field: ChainField, rules: SpanRules, labels: Array, scheme: str) -> SpanTable:
-    """Return the spans of the given labels, which are names of labels, one per token."""
+    """Return the spans of a labelling; `labels` has the name of the label of each token."""
     offsets = field.chains.offsets
     labelled = [spans(labels[low:high].tolist(), scheme) for low, high in pairwise(offsets)]
     return read_spans(field, rules, labelled)

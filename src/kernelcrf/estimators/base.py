@@ -197,13 +197,13 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
 
     @property
     def _specification(self) -> Config:
-        """Return what a fit asks for, which its model keeps."""
+        """Return the settings of a fit as plain values; the fitted model keeps them."""
         return specify(self.get_params(deep=False))
 
     def _find_start(self) -> Model | None:
         """Return the model of the previous fit if `warm_start` is True and there was such a fit, else None.
 
-        Raise if the parameters now ask for something else than what a warm start takes over.
+        Raise if a parameter has changed that determines what a warm start takes over.
         """
         model: Model | None = getattr(self, "model_", None) if self.warm_start else None
         if model is not None:
@@ -251,11 +251,11 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
 
     def _update(self, terms: Sequence[Term], groups: Groups, prior: Earlier) -> tuple[list[Term], Groups]:
         """Return the terms with the priors of an earlier model, and the groups whose C is still to be chosen."""
-        found = prior.extend(terms)
+        extended = prior.extend(terms)
         if prior.posterior is None or self._given_C != AUTO:
-            return found, groups
+            return extended, groups
         # The posterior is that of the C of the earlier fit, so that Bayes' rule asks for the same one.
-        return prior.with_variances(found, {name for names in groups for name in names}), []
+        return prior.with_variances(extended, {name for names in groups for name in names}), []
 
     def _first_C(self, earlier: Model | None) -> float:
         """Return the prior variance C at the start of a fit, before a search changes it.
@@ -353,9 +353,9 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
             structure=structure,
         )
         with self._progress(problem.corpus.where) as callback:
-            found = train(problem, replace(self._settings(seed), callback=callback), plan, start)
-        self._warn_if_short(found.fit.certificate, found.fit.solution.history[-1])
-        return found
+            trained = train(problem, replace(self._settings(seed), callback=callback), plan, start)
+        self._warn_if_short(trained.fit.certificate, trained.fit.solution.history[-1])
+        return trained
 
     @contextmanager
     def _progress(self, where: Callable[[], str]) -> Iterator[Callback]:
@@ -422,19 +422,19 @@ class InputEstimator(Estimator[Model]):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters as a dict; if `deep` is True, also those of inputs, such as `inputs__words__C`."""
-        found: dict[str, Any] = super().get_params(deep)
+        params: dict[str, Any] = super().get_params(deep)
         for name, one in (self.inputs or {}).items() if deep and is_mapping_of_inputs(self.inputs) else ():
-            found[OF_INPUT + name] = one
+            params[OF_INPUT + name] = one
             of_input = Input.of_kernel(one).get_params()
-            found |= {f"{OF_INPUT}{name}{BETWEEN}{key}": value for key, value in of_input.items()}
-        return found
+            params |= {f"{OF_INPUT}{name}{BETWEEN}{key}": value for key, value in of_input.items()}
+        return params
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also those of inputs by names such as `inputs__words__C`, and return the estimator."""
-        own = {key: value for key, value in params.items() if not key.startswith(OF_INPUT)}
-        super().set_params(**own)
+        of_estimator = {key: value for key, value in params.items() if not key.startswith(OF_INPUT)}
+        super().set_params(**of_estimator)
         # "inputs__words" is set before "inputs__words__C".
-        for key in sorted(params.keys() - own.keys()):
+        for key in sorted(params.keys() - of_estimator.keys()):
             inputs = self.inputs or {}
             name, _, parameter = key.removeprefix(OF_INPUT).partition(BETWEEN)
             if name not in inputs:

@@ -60,9 +60,9 @@ class ChainCRF(SequenceEstimator[ChainModel]):
 
     X is a list of sequences. A sequence is an array, a sparse matrix or a data frame with one row per token, or a list
     of feature dicts. With several `inputs`, a sequence can also be a dict from names to such arrays or lists. If
-    `lengths` is passed, X contains the tokens of all sequences one after the other. y is a list of label sequences. A
-    label of None means that the label is not known. So does -1, if all other labels are strings or non-negative
-    integers, and not 1 alone. If you know only that a label is one of a few, pass a set of the possible labels.
+    `lengths` is passed, X contains the tokens of all sequences one after the other. y is a list of label sequences.
+    None stands for a label that is not known. So does -1 if all other labels are strings or non-negative integers,
+    unless the only other label is 1. If you know only that a label is one of a few, pass a set of the possible labels.
 
     Parameters
     ----------
@@ -343,7 +343,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             labels = read.labels.positions_of(prior.labels)
             known = earlier_of(prior, labels, len(read.labels.classes), read.data.n_columns)
         make = partial(self._kernels, reader, read.by_scale)
-        found = self._train_chain(
+        trained = self._train_chain(
             read.data,
             len(read.labels.classes),
             make,
@@ -352,15 +352,15 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             dense=self._is_dense(reader),
             compare=partial(self._compare, read.labels.classes),
         )
-        if found.held_out is not None:
-            _warn_of_rare_spans(found.held_out, read.labels.classes)
+        if trained.held_out is not None:
+            _warn_of_rare_spans(trained.held_out, read.labels.classes)
         metadata = next((dict(one.metadata) for one in (earlier, prior) if one is not None), {})
         readers = reader, read.labels, read.legal
-        self.model_ = ChainModel.of(found, readers, self._specification, self._engine, metadata, base or ())
+        self.model_ = ChainModel.of(trained, readers, self._specification, self._engine, metadata, base or ())
         return self
 
     def distribution(self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None) -> ChainDistribution:
-        """Return the distribution p(y|x) of the labels of the sequences X. Its methods say more than labels.
+        """Return an object for the distribution p(y|x) of the labels of the sequences X.
 
         Its methods share one pass of inference: marginals of tokens and of neighbouring tokens, entropies, samples, the
         k likeliest labellings, spans with their probabilities, and labels that are proved to be those of the optimum.
@@ -472,7 +472,7 @@ def _are_tags(classes: Array) -> bool:
 
 
 def _warn_of_rare_spans(search: HeldOutSearch, classes: Array) -> None:
-    """Warn if the model that a search has chosen predicts almost no spans for held-out sequences that have some."""
+    """Warn if the model that a search has chosen predicts almost no spans, although held-out sequences have some."""
     if search.n_true is None or search.n_predicted is None:
         return
     inside = classes != OUTSIDE_TAG

@@ -1,7 +1,8 @@
 """ChainOver: a chain over any classifier, which reads the log-probabilities that the classifier gives to each token.
 
 The classifier is fitted to the tokens of all sequences, as if they were independent. The chain learns how far to trust
-its probabilities, and which labels follow each other. Its input at token t is the vector s_t - mean(s_t), where
+the probabilities of the classifier, and which labels follow each other. Its input at token t is the vector s_t -
+mean(s_t), where
 
     s_t = log((p_t + floor) / (1 + L floor)),
 
@@ -112,8 +113,8 @@ class ChainOver(ValidatedEstimator):
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None, groups: UserData = None) -> Self:
         """Fit the classifier to the tokens, and the chain to out-of-fold probabilities.
 
-        sample_weight : one weight per sequence, for the chain and, if it accepts weights, for the classifier. Neither
-            is fitted to sequences of weight 0.
+        sample_weight : one weight per sequence, for the chain, and for the classifier if it accepts weights. Neither is
+            fitted to sequences of weight 0.
         groups : one value per sequence, such as a person; sequences with equal values are in the same fold. None puts
             each sequence into a group of its own.
         """
@@ -130,12 +131,12 @@ class ChainOver(ValidatedEstimator):
         labels = LabelReader.fit(tokens, None if self.chain is None else self.chain.classes)
         known, _ = labels.encode(tokens, chains)
         weights = read_weights(sample_weight, chains.n_samples, "sequence")
-        found = np.empty((chains.n_nodes, len(labels.classes)))
+        p = np.empty((chains.n_nodes, len(labels.classes)))
         for training, held_out in self._folds(chains, groups):
             fitted = self._fit_classifier(rows, known, labels.classes, training, weights, chains)
-            found[held_out] = _probabilities(fitted, rows[held_out], labels.classes)
+            p[held_out] = _probabilities(fitted, rows[held_out], labels.classes)
         classifier = self._fit_classifier(rows, known, labels.classes, np.arange(chains.n_nodes), weights, chains)
-        chain.fit(self._join(sequences, found, chains), y, sample_weight)
+        chain.fit(self._join(sequences, p, chains), y, sample_weight)
         self.model_ = FittedChainOver(reader, classifier, chain)
         return self
 
@@ -161,7 +162,7 @@ class ChainOver(ValidatedEstimator):
         return [x[self.of] for x in sequences]
 
     def _folds(self, chains: Chains, groups: UserData) -> list[tuple[Array, Array]]:
-        """Return the tokens for training, and the tokens that are held out, of each fold."""
+        """Return, for each fold, the tokens for training and the held-out tokens."""
         filled = np.repeat(read_groups(groups, chains.n_samples), chains.lengths)
         n_groups = len(np.unique(filled))
         if n_groups < 2:
@@ -187,11 +188,11 @@ class ChainOver(ValidatedEstimator):
         return classifier.fit(rows[training], classes[known[training]], **options)
 
     def _join(self, sequences: list[UserData], p: Floats, chains: Chains) -> list[dict[str, UserData]]:
-        """Return what the chain reads: mappings with log-probabilities, and with the other entries of sequences."""
+        """Return the sequences as the chain reads them: mappings that also have log-probabilities as an entry."""
         scores = np.log((p + self.floor) / (1 + p.shape[1] * self.floor))
         scores = Ragged.cut(scores - scores.mean(axis=1, keepdims=True), chains.offsets)
         others = [dict(x) if isinstance(x, Mapping) else {TOKENS: x} for x in sequences]
-        return [{**own, CLASSIFIER: s} for own, s in zip(others, scores, strict=True)]
+        return [{**entries, CLASSIFIER: s} for entries, s in zip(others, scores, strict=True)]
 
     def transform(self, X: UserData) -> list[dict[str, UserData]]:
         """Return the sequences that `chain_` reads, with the log-probabilities of the classifier for new sequences.
@@ -260,8 +261,8 @@ _DEFAULT_CHAIN = ChainCRF(inputs={CLASSIFIER: Input("linear")}, fit_intercept=Tr
 
 def _probabilities(classifier: Any, rows: Inputs, classes: Array) -> Floats:
     """Return the probabilities of `classes`, one row per token; classes that the classifier has not seen have 0."""
-    found = np.asarray(classifier.predict_proba(rows), np.float64)
+    predicted = np.asarray(classifier.predict_proba(rows), np.float64)
     places = {label: j for j, label in enumerate(classes.tolist())}
-    p = np.zeros((len(found), len(classes)))
-    p[:, [places[label] for label in classifier.classes_.tolist()]] = found
+    p = np.zeros((len(predicted), len(classes)))
+    p[:, [places[label] for label in classifier.classes_.tolist()]] = predicted
     return p

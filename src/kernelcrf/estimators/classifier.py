@@ -50,8 +50,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     """Gaussian process classifier with two or more classes, a low-rank kernel and a certified fit.
 
     X is a matrix with one row per sample, or a dict of them if there are several `inputs`. y has one label per row.
-    Rows without a label, which is None, are left out. So are rows with the label -1, if the other labels are strings or
-    integers >= 0, and are not 1 alone.
+    Rows whose label is None are left out. So are rows with the label -1 if all other labels are strings or integers >=
+    0, unless the only other label is 1.
 
     Parameters
     ----------
@@ -197,8 +197,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
             positions = np.searchsorted(classes, prior.classes).astype(np.int32)
             update = earlier_of(prior, positions, len(classes), data.n_columns)
         dense = not is_sparse(X) if rows.named is None else self._is_dense(rows.named)
-        found = self._train_chain(data, len(classes), make, earlier, prior=update, dense=dense)
-        self.model_ = RowModel.of(found, rows, classes, self._specification, base or ())
+        trained = self._train_chain(data, len(classes), make, earlier, prior=update, dense=dense)
+        self.model_ = RowModel.of(trained, rows, classes, self._specification, base or ())
         return self
 
     def decision_function(self, X: UserData, *, base_scores: UserData = None) -> Array:
@@ -210,7 +210,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         return np.asarray(scores[:, 1] - scores[:, 0]) if scores.shape[1] == 2 else scores
 
     def distribution(self, X: UserData, *, base_scores: UserData = None) -> RowDistribution:
-        """Return the distribution p(y|x) of the classes of the rows of X. Its methods say more than labels.
+        """Return an object for the distribution p(y|x) of the classes of the rows of X.
 
         base_scores : scores of the same kind as in `fit`, if it had some.
         """

@@ -1,10 +1,10 @@
 """Conformal prediction: sets that contain the truth with a chosen probability; here, sets of labels per token.
 
-The estimator is fitted already. Calibration data that it was not fitted to give a threshold on scores of the truth,
-and a prediction set has all values whose score is at most the threshold; `kernelcrf.answers.conformal_thresholds` has
-the formulas. The guarantees need no assumption on the model. They hold on average over calibration data and new data,
-if both are exchangeable: sequences that are drawn from the same law or, with `groups`, groups of sequences. Tokens of
-one sequence may depend on each other in any way.
+The estimator is already fitted. Calibration data, which are new to the estimator, determine a threshold. A prediction
+set has all values whose score is at most the threshold; `kernelcrf.answers.conformal_thresholds` has the formulas. The
+guarantees need no assumption on the model. They hold on average over calibration data and new data, if both are
+exchangeable: sequences that are drawn from the same law or, with `groups`, groups of sequences. Tokens of one sequence
+may depend on each other in any way.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def estimator_with(*methods: str, advice: str) -> Parameter:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The threshold of prediction sets, the number of sequences or groups that gave it, and the model it is for."""
+    """The threshold for prediction sets of one model, and the number of sequences or groups that determined it."""
 
     threshold: float
     n_units: int
@@ -65,12 +65,12 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
     control: str
 
     def __getattr__(self, name: str) -> Any:
-        """Raise; the error says what to call instead of `fit`."""
+        """Raise AttributeError; for `fit`, the error says what to call instead."""
         if name == "fit":
-            own = type(self).__name__
+            wrapper = type(self).__name__
             raise AttributeError(
-                f"{own} has no fit: fit the estimator that it wraps, and then call conformalize(X, y) of {own} with "
-                "other sequences"
+                f"{wrapper} has no fit: fit the estimator that it wraps, and then call conformalize(X, y) of {wrapper} "
+                "with other sequences"
             )
         # A property may have raised NotFittedError, which is an AttributeError: raise it again.
         return self.__getattribute__(name)
@@ -89,8 +89,8 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
         kept = np.unique(groups[counted])
         if not len(kept):
             raise ValueError(
-                "y has no sequence that calibration can use: expected at least one whose labels are known and, for "
-                "sets of spans, that has a span"
+                "y has no sequence that calibration can use: expected at least one sequence with known labels, and "
+                "with a span if the sets are sets of spans"
             )
         units = np.searchsorted(kept, groups[samples])
         threshold = self._threshold(scores, units, len(kept))
@@ -99,12 +99,12 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
 
     @property
     def _calibration(self) -> Calibration:
-        found: Calibration | None = vars(self).get("calibration_")
-        if found is None:
+        calibration: Calibration | None = vars(self).get("calibration_")
+        if calibration is None:
             raise NotFittedError(
                 f"this {type(self).__name__} has no threshold yet: call conformalize(X, y) before predict_set(X)"
             )
-        return found
+        return calibration
 
     @property
     def threshold_(self) -> float:
@@ -136,9 +136,9 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def _open(self, X: UserData) -> tuple[Any, UserData]:
-        """Return a copy of the estimator that keeps its model, and X.
+        """Return a pair: a copy of the estimator with the same model, and X.
 
-        For a pipeline, return a copy of its last step, and what the other steps make of X.
+        For a pipeline, the pair is a copy of its last step, and X as the other steps transform it.
         """
         model = self.estimator
         if not isinstance(model, Pipeline):
@@ -146,7 +146,7 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
         return copy(model[-1]), model[:-1].transform(X) if len(model) > 1 else X
 
     def _open_calibrated(self, X: UserData) -> tuple[Any, UserData, float]:
-        """Return what `_open` returns, and the threshold; raise if the threshold is not that of this model."""
+        """Return the pair of `_open` and the threshold; raise if the estimator was fitted again after calibration."""
         calibration, (model, X) = self._calibration, self._open(X)
         if _model_of(model) is not calibration.model:
             raise ValueError(

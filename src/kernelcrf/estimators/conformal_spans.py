@@ -84,7 +84,7 @@ class ConformalSpans(Conformal):
 
     @property
     def _options(self) -> dict[str, str]:
-        """Return the scheme as an option, if it is given; SegmentCRF, which has segments, takes no scheme."""
+        """Return the tagging scheme as an option if it is given; SegmentCRF takes none, because it has segments."""
         return {} if self.scheme is None else {"scheme": self.scheme}
 
     def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:

@@ -5,9 +5,9 @@ The probability of the labels y of a graph with the inputs x is
     p(y|x) = exp(sum_i f(x_i, y_i) + sum_(i,j) [T(y_i, y_j) + f'(x_ij, y_i, y_j)] + ...) / Z(x).
 
 The first sum is over nodes i with inputs x_i, and the second sum is over edges (i, j) with inputs x_ij. The dots stand
-for sums over pairs of nodes at distance two, over paths of three nodes, and over cliques that the user names, which are
-optional. All nodes of a type share the function f. All edges of a type share the matrix T and the function f'. Without
-types, all nodes and all edges share them. A sequence is read as a graph whose nodes form a chain.
+for optional sums: over pairs of nodes at distance two, over paths of three nodes, and over cliques that the user names.
+All nodes of a type share the function f. All edges of a type share the matrix T and the function f'. Without types, all
+nodes and all edges share them. A sequence is read as a graph whose nodes form a chain.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     "cliques" has a table with one score per joint label of k nodes. The order of the nodes in a row matters, even if
     directed=False.
 
-    y is a list of arrays with one label per node. A label of None means that the label is not known. So does -1, if all
-    other labels are strings or non-negative integers, and not 1 alone.
+    y is a list of arrays with one label per node. None stands for a label that is not known. So does -1 if all other
+    labels are strings or non-negative integers, unless the only other label is 1.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         return self
 
     def distribution(self, X: UserData, *, base_scores: UserData = None) -> GraphDistribution:
-        """Return the distribution p(y|x) of the labels of the graphs X. Its methods say more than labels.
+        """Return an object for the distribution p(y|x) of the labels of the graphs X.
 
         Its methods share one pass of inference: marginals of nodes and edges, entropies, samples, and the k likeliest
         labellings. The parameter `inference` says which of them are exact.

@@ -81,21 +81,21 @@ def specify(parameters: Mapping[str, Any]) -> Config:
     parameters : the parameters of an estimator, by their names. Those of several inputs get names such as
         `inputs__words__kernel`.
     """
-    found = {name: value for name, value in parameters.items() if name not in FREE}
+    values = {name: value for name, value in parameters.items() if name not in FREE}
     rule = find_C_rule(parameters["C"])
     # A fit that optimizes its kernel does not take over the kernel of a fit that does not.
-    found["optimize_kernel"] = rule is not None and rule.optimize_kernel
-    if isinstance(found.get("inputs"), Mapping):
-        inputs = {name: Input.of_kernel(one) for name, one in found["inputs"].items()}
-        found["inputs"] = sorted(inputs)
+    values["optimize_kernel"] = rule is not None and rule.optimize_kernel
+    if isinstance(values.get("inputs"), Mapping):
+        inputs = {name: Input.of_kernel(one) for name, one in values["inputs"].items()}
+        values["inputs"] = sorted(inputs)
         for name, one in inputs.items():
-            own = {key: value for key, value in one.get_params(deep=False).items() if key not in FREE}
-            own["of"] = name if own["of"] is None else own["of"]
-            found |= {f"{OF_INPUT}{name}{BETWEEN}{key}": value for key, value in own.items()}
-    if found.get("classes") is not None:
-        labels = map(plain, found["classes"])
-        found["classes"] = [label if isinstance(label, str | int | float) else repr(label) for label in labels]
-    return plain_values(found)
+            of_input = {key: value for key, value in one.get_params(deep=False).items() if key not in FREE}
+            of_input["of"] = name if of_input["of"] is None else of_input["of"]
+            values |= {f"{OF_INPUT}{name}{BETWEEN}{key}": value for key, value in of_input.items()}
+    if values.get("classes") is not None:
+        labels = map(plain, values["classes"])
+        values["classes"] = [label if isinstance(label, str | int | float) else repr(label) for label in labels]
+    return plain_values(values)
 
 
 def check_warm_start(asked: Config, model: FittedModel) -> None:
@@ -125,7 +125,7 @@ def _check(asked: Config, model: FittedModel, is_free: Callable[[str, Any], bool
 
 def _without_effect(model: FittedModel) -> set[str]:
     """Return the names of parameters that have no effect on a model, because a kernel is linear."""
-    prefixes = {kernel_parameter(name).removesuffix("kernel"): own for name, own in model.maps.items()}
-    linear = {prefix for prefix, own in prefixes.items() if isinstance(own, PrimalMap)}
-    found = {prefix + name for prefix in linear if prefix.startswith(OF_INPUT) for name in OF_LANDMARKS}
-    return found | set(OF_LANDMARKS) if len(linear) == len(prefixes) else found
+    prefixes = {kernel_parameter(name).removesuffix("kernel"): feature_map for name, feature_map in model.maps.items()}
+    linear = {prefix for prefix, feature_map in prefixes.items() if isinstance(feature_map, PrimalMap)}
+    names = {prefix + name for prefix in linear if prefix.startswith(OF_INPUT) for name in OF_LANDMARKS}
+    return names | set(OF_LANDMARKS) if len(linear) == len(prefixes) else names

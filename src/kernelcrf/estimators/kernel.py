@@ -119,7 +119,8 @@ class KernelEstimator(InputEstimator[Chained]):
     def _find_intercept(self, prior: Earlier | None, dense: bool) -> tuple[bool, bool]:
         """Return whether labels have constant scores, and whether first and last labels have scores.
 
-        fit_intercept="auto" means those of the prior, or without a prior, constant scores if inputs are dense.
+        With fit_intercept="auto", both are as in the prior. Without a prior, it means constant scores if inputs are
+        dense.
         """
         if self.fit_intercept != AUTO:
             return bool(self.fit_intercept), self.fit_intercept == BOUNDARIES
@@ -170,10 +171,10 @@ class KernelEstimator(InputEstimator[Chained]):
         inputs have names, such as "words", the names start with `words__`.
         """
         model = self._model
-        own = type(self).__name__.lower()
+        prefix = type(self).__name__.lower()
         if model.has_landmarks or model.token_inputs[0].prefix:
             names = [
-                one.feature_names if one.landmarks is None else [f"{one.prefix}{own}{i}" for i in range(one.map.n)]
+                one.feature_names if one.landmarks is None else [f"{one.prefix}{prefix}{i}" for i in range(one.map.n)]
                 for one in model.token_inputs
             ]
             return np.array([name for part in names for name in part], object)

@@ -164,8 +164,8 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
 
         `sample_weight` has one weight per row.
 
-        base_scores : log odds of the labels that are added to those of the model and not learned, with one row per row
-            of X and one column per label. Pass scores of the same kind to `predict` and its like.
+        base_scores : log odds of the labels, which are added to the log odds of the model and not learned, with one row
+            per row of X and one column per label. Pass scores of the same kind to `predict` and its like.
         """
         self._validate_params()
         earlier, prior, given = self._find_start(), self._find_prior(), X
@@ -210,7 +210,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         return self
 
     def distribution(self, X: UserData, *, base_scores: UserData = None) -> LabelSetDistribution:
-        """Return the distribution p(y|x) of the label sets of the rows of X. Its methods say more than labels.
+        """Return an object for the distribution p(y|x) of the label sets of the rows of X.
 
         Its methods share one pass of inference: marginals of labels and of pairs, entropies, samples, and the k
         likeliest label sets.

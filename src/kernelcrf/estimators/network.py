@@ -148,7 +148,7 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
         C: float,
         weights: Floats | None = None,
     ) -> Mapping[Any, NamedInput]:
-        """Return the inputs that score single nodes by name; the only name is None if the input has no name.
+        """Return the inputs that score single nodes, by name; a single input without a name has the name None.
 
         reader : the reader of inputs that have names, or None.
         terms : the names of the terms that read an input without a name, for a warm start from `earlier`.
@@ -169,7 +169,7 @@ def interacting_pairs(
 ) -> list[tuple[int, int]]:
     """Return the pairs of labels or variables that interact or, for structure="auto", the pairs that may interact.
 
-    known : the pairs of the model that is the prior, which must be among them and join the pairs of a tree, or None.
+    known : the pairs of the prior, or None. They are added to the pairs of a tree; other pairs must contain them.
     """
     kept = [] if known is None else list(map(tuple, known.tolist()))
     if isinstance(structure, str) and structure == "tree":

@@ -44,7 +44,9 @@ def model_of(prior: Any, estimator: Any, model_type: type) -> Any:
             return estimator.from_crfsuite(prior).model_
         content = read(prior)
         if content.config.get("estimator") not in [base.__name__ for base in estimator.__mro__]:
-            raise ModelFileError(f"it has a model of type {shown(content.config.get('estimator'))}")
+            raise ModelFileError(
+                f"the file has a model of type {shown(content.config.get('estimator'))}: expected {name}"
+            )
         return estimator.from_arrays(*content).model_
     except (OSError, *CONTENT_ERRORS) as error:
         raise ParameterError(
@@ -73,7 +75,7 @@ def earlier_of(model: FittedModel, labels: Labels, n_labels: int, n_columns: Cal
 
 
 def check_terms(estimator: Any, model: FittedModel) -> None:
-    """Raise if a fit lacks an intercept, scores of boundaries or constraints that the model which is its prior has."""
+    """Raise if the prior has an intercept, scores of boundaries or constraints, and the fit has none."""
     known, given = {term.name for term in model.layout.terms}, getattr(estimator, "fit_intercept", True)
     lacks_ends = bool(known & {START_TERM, END_TERM}) and not isinstance(given, str)
     is_constrained = getattr(model, "legal", None) is not None
@@ -85,6 +87,7 @@ def check_terms(estimator: Any, model: FittedModel) -> None:
         if is_lacking:
             had = f"{name}={BOUNDARIES!r}" if name == "fit_intercept" and lacks_ends else name
             raise ParameterError(
-                f"{name}={getattr(estimator, name)}, but the prior was fitted with {had}: expected it here too, "
-                f"because other weights of the prior depend on it. Set {name} as in the fit of the prior, or prior=None"
+                f"{name}={getattr(estimator, name)}, but the prior was fitted with {had}: expected the same in this "
+                f"fit, because other weights of the prior depend on it. Set {name} as in the fit of the prior, or "
+                "prior=None"
             )

@@ -249,8 +249,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             if pooled is None:
                 return of_tokens
             by_scale = partial(gamma_by_scale, pooled)
-            own = self._make_kernel("segment_kernel", pooled.shape[1], is_sparse(pooled), by_scale)
-            return {**of_tokens, "segment_kernel": own}
+            segment_kernel = self._make_kernel("segment_kernel", pooled.shape[1], is_sparse(pooled), by_scale)
+            return {**of_tokens, "segment_kernel": segment_kernel}
 
         terms = partial(self._segment_terms, spec, longest)
         known = None
@@ -258,9 +258,9 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             positions = np.array([spec.types.index(label) for label in prior.spec.types], np.int32)
             known = earlier_of(prior, positions, len(spec.types), data.n_columns)
         dense = self._is_dense(reader)
-        found = self._train_chain(data, len(spec.types), kernels, earlier, terms, known, dense=dense)
+        trained = self._train_chain(data, len(spec.types), kernels, earlier, terms, known, dense=dense)
         self.model_ = SegmentModel.of(
-            found, (reader, read.labels, legal), self._specification, self._engine,
+            trained, (reader, read.labels, legal), self._specification, self._engine,
             {} if before is None else dict(before.metadata), flat.base or (), longest=longest, tail=bool(self.tail),
             segment_reader=segment_reader, pooling=None if pooled is None else self.pooling,
         )  # fmt: skip
@@ -287,8 +287,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         """Return the number of durations that have scores of their own."""
         if self.max_duration is not None:
             return int(self.max_duration)
-        found = longest_segment(data, spec)
-        return min(found, MOST_DURATIONS) if self.tail else found
+        longest = longest_segment(data, spec)
+        return min(longest, MOST_DURATIONS) if self.tail else longest
 
     def _pool(
         self, X: UserData, lengths: UserData, data: LabelledSequences, longest: int, earlier: SegmentModel | None
@@ -298,10 +298,10 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             return None, None
         if isinstance(self.pooling, str):
             return pool(join_columns(data.X), data.chains, longest, self.pooling), None
-        found = described(X, lengths, data.chains, longest, self.pooling)
+        described_segments = described(X, lengths, data.chains, longest, self.pooling)
         if earlier is not None and earlier.segment_reader is not None:
-            return earlier.segment_reader.read(found)[0], earlier.segment_reader
-        reader, rows, _ = SequenceReader.fit(found)
+            return earlier.segment_reader.read(described_segments)[0], earlier.segment_reader
+        reader, rows, _ = SequenceReader.fit(described_segments)
         return rows, reader
 
     def _segment_terms(
@@ -327,7 +327,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     def distribution(
         self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None
     ) -> SegmentDistribution:
-        """Return the distribution p(y|x) of the segmentations of X. Its methods say more than labels.
+        """Return an object for the distribution p(y|x) of the segmentations of X.
 
         Its methods share one pass of inference: marginals of tokens, entropies, samples, the k likeliest labellings,
         and segments with their probabilities.

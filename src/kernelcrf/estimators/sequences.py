@@ -73,13 +73,13 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     def distribution(
         self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None
     ) -> SequenceDistribution:
-        """Return the distribution p(y|x) of the labels of the sequences X. Its methods say more than labels."""
+        """Return an object for the distribution p(y|x) of the labels of the sequences X."""
         raise NotImplementedError
 
     def _distribution(
         self, model: Sequential, X: UserData, lengths: UserData = None, base_scores: UserData = None
     ) -> SequenceDistribution:
-        """Return the distribution that a model predicts, which was read before."""
+        """Return the distribution that the given model predicts."""
         raise NotImplementedError
 
     def predict(self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None) -> list[Array]:
@@ -143,7 +143,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         random_state: UserData = None,
         lengths: UserData = None,
     ) -> Places:
-        """Draw k uncertain and diverse sequences from a pool, which should be labelled next; return their indices.
+        """Draw k sequences of a pool to label next, so that they are uncertain and diverse; return their indices.
 
         strategy : the measure of uncertainty: "entropy" of p(y|x), "margin" between the two likeliest labellings, or
             "information" that the labels would give about the weights, which needs a fit with laplace=True.

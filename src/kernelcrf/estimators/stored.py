@@ -80,8 +80,8 @@ def _rounded(theta: Floats, dtype: str) -> Array:
     largest, most = float(np.abs(theta).max(initial=0.0)), float(np.finfo(dtype).max)
     if largest > most:
         raise ValueError(
-            f"dtype={dtype!r}: the largest weight is {largest:.3g}, and expected are weights up to {most:.3g}. Pass "
-            "dtype='float32' or None, or fit with a smaller C"
+            f"dtype={dtype!r}: the largest weight is {largest:.3g}, and numbers of this type go up to {most:.3g}. "
+            "Pass dtype='float32' or None, or fit with a smaller C"
         )
     return theta.astype(dtype)
 
@@ -122,7 +122,7 @@ def _input_of_0_1(config: Config) -> Config:
 def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[str, InputKernel]) -> None:
     """Set the parameters of a new estimator from a model file; parameters that are not in the file keep their defaults.
 
-    `n_jobs` keeps its default too, because the number of threads is not for a file to choose.
+    `n_jobs` keeps its default too, because a file must not choose the number of threads.
 
     kernels : a dict from names of parameters to stored kernels, which replace parameters that are None in the file.
     """

@@ -39,7 +39,8 @@ LEAST_TAU, MOST_TAU = 1e-3, 10.0
 class Calibrated:
     """The result of a calibration: the estimator that predicts, with its temperature.
 
-    average : a function that returns the probabilities of X at a temperature; None if the estimator itself does.
+    average : a function that returns the probabilities of X at a temperature; None if the estimator itself returns
+        them.
     """
 
     estimator: Any
@@ -142,8 +143,12 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
 
     def predict_proba(self, X: UserData) -> Any:
         """Return calibrated probabilities, in the format of `estimator.predict_proba`."""
-        found = self._calibrated
-        return found.estimator.predict_proba(X) if found.average is None else found.average(X, found.temperature)
+        calibrated = self._calibrated
+        return (
+            calibrated.estimator.predict_proba(X)
+            if calibrated.average is None
+            else calibrated.average(X, calibrated.temperature)
+        )
 
     def score(self, X: UserData, y: UserData) -> float:
         """Return the score of the calibrated model, as `estimator.score` defines it."""
@@ -155,7 +160,7 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
         return np.asarray(self._calibrated.estimator.classes_)
 
     def _likelihood(self, estimator: Any, T: float, X: UserData, y: UserData) -> float:
-        """Return the mean log-likelihood of what `likelihood` names, for weights that are divided by T."""
+        """Return the mean log-likelihood of labellings, labels or spans, for weights that are divided by T."""
         divided = _divided(estimator, T)
         if self.likelihood == "token":
             return float(divided.model_.log_score(y, divided.predict_proba(X)))
@@ -190,10 +195,10 @@ def _likelihood_of_spans(p: Floats, right: Flags) -> float:
 
 def _minimise(loss: Callable[[float], float], least: float, most: float) -> float:
     """Return the argument between `least` and `most` at which the loss is smallest; search on a logarithmic scale."""
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         lambda x: loss(float(np.exp(x))),
         bounds=(np.log(least), np.log(most)),
         method="bounded",
         options={"xatol": 0.01},
     )
-    return float(np.exp(found.x))
+    return float(np.exp(minimum.x))

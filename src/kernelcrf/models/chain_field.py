@@ -46,7 +46,7 @@ class ChainField:
         return replace(self, s=self.s[rows], w=w, chains=self.chains.part(low, high))
 
     def batches(self) -> Iterator[tuple[int, int, ChainField]]:
-        """Yield fields of consecutive sequences, so few at a time that their edge marginals take little memory."""
+        """Yield (low, high, field of the sequences from `low` to `high` - 1), so few that edge marginals stay small."""
         offsets, low = self.chains.offsets, 0
         most = max(1, MOST_EDGE_MARGINALS // self.s.shape[1] ** 2)
         while low < self.chains.n_samples:
