@@ -215,8 +215,8 @@ ONE = StateWeights(np.array([0]), np.array([0]), np.array([1.0]))
         ({"transitions": TransitionWeights([0], [0], [np.inf])}, "transitions.weights has values that are not finite"),
         ({"state": ONE._replace(weights=np.array(["1"]))}, "state.weights has values that are not finite"),
         ({"state": ONE._replace(attributes=np.array([1]))}, "state.attributes .*: expected integers below 1"),
-        ({"state": ONE._replace(labels=np.array([-1]))}, "state.labels has other values than the ids of names"),
-        ({"transitions": TransitionWeights([0.0], [0], [1])}, "transitions.sources has other values than the ids"),
+        ({"state": ONE._replace(labels=np.array([-1]))}, "state.labels has values that are not ids of names"),
+        ({"transitions": TransitionWeights([0.0], [0], [1])}, "transitions.sources has values that are not ids"),
         (
             {"transitions": TransitionWeights([0], [0, 0], [1])},
             r"shapes \(1,\), \(2,\), \(1,\): expected one dimension",

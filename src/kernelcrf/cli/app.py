@@ -29,7 +29,7 @@ FILES = ", ".join(f"{format.title} ({format.extensions[0]})" for format in FORMA
 
 
 def _one_of(*words: str, remedy: str = "") -> Callable[[str], str]:
-    """Return a parser for the value of an option, which accepts only these words, in upper or lower case.
+    """Return a parser of option values that accepts only these words, in upper or lower case.
 
     remedy : the end of the error message for all other values.
     """
@@ -44,7 +44,7 @@ def _one_of(*words: str, remedy: str = "") -> Callable[[str], str]:
 
 
 def _format_option(*names: str, formats: tuple[str, ...] = tuple(FORMATS)) -> typer.models.OptionInfo:
-    """Return an option, called by these names, whose value is one of these formats of files."""
+    """Return an option with the given names; its value is one of the given file formats."""
     option: typer.models.OptionInfo = typer.Option(
         *names,
         metavar="NAME",
@@ -63,7 +63,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for script
 
 
 def _positive(*words: str, below: float = math.inf) -> Callable[[str | float], str | float]:
-    """Return a parser for the value of an option, which accepts numbers above 0 and below a limit, and these words."""
+    """Return a parser of option values that accepts these words, and numbers above 0 and below a limit."""
     limit = "" if below == math.inf else f" and below {below:g}"
     others = f", {' or '.join(words)}" if words else ""
 

@@ -1,8 +1,8 @@
 """Compile all loops once and store their code, for images and servers: `python -m kernelcrf compile [FOLDER]`.
 
-Numba compiles a loop for the types of the arguments with which it is first called. So small models of all kinds are
-fitted and asked all questions, with the types that data of users have: single and double precision, dense, sparse and
-feature dicts.
+Numba compiles a loop for the types of the arguments with which it is first called. This module therefore fits small
+models of all kinds, and calls all methods of their distributions, with the types that users' data have: single and
+double precision, dense, sparse and feature dicts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOLDER = "NUMBA_CACHE_DIR"
 
 
 def compile_loops(folder: str | None = None) -> None:
-    """Compile all loops in processes of their own, at the same time, and store their code.
+    """Compile all loops in several processes at the same time, and store the code.
 
     folder : where the code is stored. Processes find it there if the environment variable NUMBA_CACHE_DIR names this
         folder. None stores it in the first folder that can be written to: `__pycache__` beside the source, or the cache
@@ -123,7 +123,7 @@ def compile_graphs() -> None:
 
 
 def _ask(model: Any, X: Any, y: Any) -> None:
-    """Ask the distribution of the labels of X all questions that it answers."""
+    """Call all methods of the distribution of the labels of X."""
     distribution = model.distribution(X)
     for question in ("marginals", "edge_marginals", "entropy", "decode", "spans"):
         if hasattr(distribution, question):

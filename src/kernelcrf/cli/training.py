@@ -243,7 +243,7 @@ def _places(records: Sequence[Record], format: str, constraints: object) -> Iter
 
 
 def _check_constraints(constraints: UserData, y: list[Sequence[object]], others: list[Sequence[object]]) -> None:
-    """Raise if the labels y break the constraints, which may also name labels of `others`."""
+    """Raise if the labels y break the constraints; the constraints may also contain labels that only `others` has."""
     if constraints is not None:
         chains = Chains.from_lengths(list(map(len, y)))
         tokens = flat_labels(y, chains)
@@ -253,7 +253,7 @@ def _check_constraints(constraints: UserData, y: list[Sequence[object]], others:
 
 
 def _find_label(label: object, records: Sequence[Record]) -> tuple[int, int] | None:
-    """Return the indices of the first sequence and token with this label, or None; a set has all possible labels."""
+    """Return the indices of the first sequence and token with this label, alone or in a set of labels, or None."""
     places = (
         (i, t)
         for i, record in enumerate(records)
@@ -303,7 +303,7 @@ def _climb(
 
 
 def _search_limit(max_iter: int | StoppingRule) -> int | StoppingRule:
-    """Return the limit of each fit of a search."""
+    """Return the limit on the iterations of each fit of a search."""
     return min(max_iter, SEARCH_ITERATIONS) if isinstance(max_iter, int) else max_iter
 
 

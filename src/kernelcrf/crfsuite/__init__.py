@@ -1,4 +1,4 @@
-"""Come from CRFsuite: the class and the scores of sklearn-crfsuite, and CRFsuite's model files, without CRFsuite."""
+"""For users of CRFsuite: the class and the scores of sklearn-crfsuite, and CRFsuite's model files, without CRFsuite."""
 
 from kernelcrf.crfsuite import metrics as metrics
 from kernelcrf.crfsuite import scorers as scorers

@@ -63,8 +63,8 @@ class CRF(ValidatedEstimator):
     A script that uses sklearn-crfsuite runs with `import kernelcrf.crfsuite as sklearn_crfsuite` instead of its import.
     X is a list of sequences of feature dicts or of lists of feature names, and y is a list of lists of labels. The fit
     is that of a linear `ChainCRF`: it ends with a certificate of its distance to the optimum, and does not depend on
-    the algorithm. If a parameter is None, it has CRFsuite's default. Parameters marked as ignored have no effect, and
-    `fit` warns if one of them is not None.
+    the parameter `algorithm`. If a parameter is None, it has CRFsuite's default. Parameters marked as ignored have no
+    effect, and `fit` warns if one of them is not None.
 
     Parameters
     ----------

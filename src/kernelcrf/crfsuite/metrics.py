@@ -1,6 +1,6 @@
-"""Scores of predicted labels, with the names of sklearn-crfsuite: those of scikit-learn, on the labels of all tokens.
+"""Scores of predicted labels under the names of sklearn-crfsuite: scikit-learn's scores for the labels of all tokens.
 
-`kernelcrf.metrics` has more of them, such as the F1 of spans with an interval.
+`kernelcrf.metrics` has more scores, such as the F1 score of spans.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class Tagger:
     _x: Sequence[UserData] = field(default=(), init=False, repr=False)
 
     def set(self, x: UserData) -> None:
-        """Set the sequence that `tag`, `probability` and `marginal` are about."""
+        """Set the sequence for later calls of `tag`, `probability` and `marginal`."""
         self._x = plain_tokens(x)
 
     def tag(self, x: UserData = None) -> list[Any]:
@@ -167,7 +167,7 @@ def plain_tokens(x: UserData) -> Any:
 
 
 def held_out_scores(crf: ChainCRF, X: UserData, y: UserData) -> dict[str, Any]:
-    """Return the scores that CRFsuite computes on held-out data: those of each label, their means, and accuracies."""
+    """Return the scores that CRFsuite computes on held-out data: scores of each label, their means, and accuracies."""
     known = pair(y, [labels.tolist() for labels in crf.predict(X)], None, classes=crf.classes_.tolist())
     both = list(zip(known.true, known.pred, strict=True))
     pairs = [labels for true, predicted in both for labels in zip(true, predicted, strict=True)]

@@ -89,7 +89,7 @@ class Distribution:
         return self._name_labels(self.decode_indices(rule))
 
     def decode_indices(self, rule: str | DecodingRule | None = None) -> Labels:
-        """Return the labels that a rule chooses as indices of labels, in the shape of `probabilities[..., 0]`.
+        """Return the labels that a rule chooses, as integers (indices of labels) in the shape of `best`.
 
         rule : as in `decode`.
         """
@@ -110,11 +110,11 @@ class Distribution:
         return indices
 
     def _name_labels(self, indices: Labels) -> Any:
-        """Return indices of labels, in the shape of `probabilities[..., 0]`, as labels in the format of `predict`."""
+        """Convert indices of labels, in the shape of `best`, to labels in the format of `predict`."""
         raise NotImplementedError
 
 
 def read_only(values: Array) -> Array:
-    """Return the array, which can no longer be changed."""
+    """Make an array read-only, and return it."""
     values.flags.writeable = False
     return values

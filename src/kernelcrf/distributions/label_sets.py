@@ -22,8 +22,8 @@ from kernelcrf.validation import SEED, SIZE, either, validated
 class LabelSetDistribution(Distribution):
     """The distribution p(y|x) of the label sets of rows, as `MultiLabelCRF.distribution` returns it.
 
-    The last axis of `probabilities` says whether a row has a label: index 1 if it does, and 0 if it does not. If the
-    rows are too many for one block of little memory, each question passes over all blocks.
+    The last axis of `probabilities` says whether a row has a label: index 1 if it does, and 0 if it does not. Many rows
+    are divided into blocks, to save memory; each method then runs inference on every block.
 
     model : the fitted model.
     rows : the inputs, as the model has read them.

@@ -1,6 +1,6 @@
 """Read and write labelled sequences in files, and turn text into features with templates.
 
-`registry` lists the formats, and the module of the same name as a format reads and writes it. Names are imported when
+`registry` lists the formats. Each format is read and written by the module that has its name. Names are imported when
 they are first used, so that the command line can ask the registry without importing NumPy.
 """
 

@@ -1,8 +1,8 @@
 """Read and write Parquet files with one row per sequence; `kernelcrf.formats.records` describes the columns.
 
 Features are stored as lists of names, or as maps from names to values. Before Arrow unpacks a file, an upper
-bound of its unpacked size is compared with the limit `streams.allowed`. Some writers add an Arrow schema to a file. It
-is ignored, because it may declare lists of fixed size, whose missing entries need memory beyond the bound.
+bound of its unpacked size is compared with the limit `streams.allowed`. Some writers add an Arrow schema to a file.
+This schema is ignored, because it may declare lists of fixed size, whose missing entries need memory beyond the bound.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Format:
     is_binary : whether the files are not text, so that they are neither streamed nor gzipped.
     is_written : whether files are written, and not only read.
     read_options : the options of `read_batches` that the reader takes, "labels" and "n_columns".
-    has_token_lines : whether each token has a line of the file, which errors then name.
+    has_token_lines : whether each token has its own line in the file; errors then name the line.
     tagged_as : the format in which `kernelcrf tag` writes such files with their labels, "columns" or "jsonl".
 
     Examples

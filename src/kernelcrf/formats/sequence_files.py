@@ -115,7 +115,7 @@ def _input_kind(record: Record) -> str:
 
 
 def _check_format(batches: Iterator[list[Record]], path: PathLike, name: str) -> Iterator[list[Record]]:
-    """Yield the batches; if the first cannot be read, say that the format was given, not chosen by the extension."""
+    """Yield the batches; if the first one cannot be read, the error says that the user gave the format."""
     try:
         first = next(batches, None)
     except FormatError as error:

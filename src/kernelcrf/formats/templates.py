@@ -84,7 +84,7 @@ class Memo(dict[str, T], Generic[T]):
 class Place:
     """A macro of a template, such as %x[-1,0], with the literal text around it.
 
-    text : maps the cell that the macro reads to its contribution to the feature name, literal text included.
+    text : a dict from the cell that the macro reads to a part of the feature name, which includes the literal text.
     row, column : the position of the cell: `row` is counted from the current token, so -1 is the previous token.
     """
 

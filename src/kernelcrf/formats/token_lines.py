@@ -1,4 +1,4 @@
-"""The lines of one sequence of a file, some of which are comments or have no token."""
+"""The lines of one sequence in a file; some lines are comments or have no token."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class TokenLines:
         return self.places[t] - self.places[0]
 
     def with_cells(self, columns: Sequence[Sequence[str]], separator: str) -> Iterator[str]:
-        """Return all lines with one more cell per column at the end; lines without a token get "_", comments nothing.
+        """Return all lines with one more cell per column at the end; lines without a token get "_", and comments get
+        nothing.
 
         columns : the new cells, one per token in each column.
         """

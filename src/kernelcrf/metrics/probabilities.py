@@ -101,8 +101,8 @@ class Reliability:
     is its probability.
 
     weight : the sum of the weights of the tokens in each bin, or the number of spans.
-    confidence, accuracy : the mean confidence in each bin, and the fraction of these tokens whose most probable label
-        is correct, or of correct spans; both are weighted, and NaN for an empty bin.
+    confidence, accuracy : the weighted mean of the confidence in each bin, and the weighted fraction of its tokens
+        whose most probable label is correct (or of its correct spans); NaN for an empty bin.
 
     Examples
     --------

@@ -2,9 +2,9 @@
 
 A few bytes can claim a large model: a thousand labels have a million transitions, even if the file stores none of them.
 A model may therefore take FACTOR times the size of its file, and ROOM bytes more. The content of the file itself, as
-arrays and Python objects, is reckoned as CONTENT times its size; all that exceeds it is charged to a `Budget`.
+arrays and Python objects, counts as CONTENT times the size of the file; all further memory is charged to a `Budget`.
 
-`write` adds zeros to the file of a model that needs more, so that `read` accepts it: a file is as large as its claims.
+If a model needs more memory than that, `write` adds zeros to its file, so that `read` accepts the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Budget:
     def charge(self, claim: str, n_bytes: int) -> None:
         """Subtract `n_bytes` from what is left; raise ModelFileError if less is left.
 
-        claim : what takes the memory, for the error message.
+        claim : the name of what takes the memory, for the error message.
         """
         if n_bytes > self.left:
             raise ModelFileError(

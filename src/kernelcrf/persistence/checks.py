@@ -72,10 +72,10 @@ def check_factor(name: str, factor: Array) -> None:
 
 
 class StoredMap(NamedTuple):
-    """The feature map of a term in a model file: of the linear kernel, or k(x, B) R^-T for landmarks B.
+    """The feature map of a term in a model file: the identity for the linear kernel, or k(x, B) R^-T for landmarks B.
 
     n, d : the number of features, and the number of columns of inputs.
-    kernel : the kernel as JSON stores it; None for the linear kernel, as all other attributes.
+    kernel : the kernel as JSON stores it. This and all further attributes are None for the linear kernel.
     R : the lower triangular Cholesky factor of the kernel matrix of the landmarks.
     landmarks : the landmarks, one per row, or the arrays CSR_PARTS of a sparse matrix of them.
     """
@@ -129,7 +129,7 @@ def _check_sizes(fits: bool) -> None:
 
 
 def _is_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> bool:
-    """Return whether the arrays are a sparse matrix of this shape, whose pointers lead to no place outside of it."""
+    """Return whether the arrays are a sparse matrix of this shape, with all pointers and indices inside the matrix."""
     one_dimension = data.ndim == indices.ndim == indptr.ndim == 1 and data.dtype.kind == "f"
     whole = indices.dtype.kind == indptr.dtype.kind == "i"
     if not (one_dimension and whole and len(indptr) == shape[0] + 1 and len(data) == len(indices)):

@@ -1,4 +1,4 @@
-"""The fitted attributes of transformers of scikit-learn in model files, and their checks."""
+"""Read the fitted attributes of scikit-learn's transformers from model files, and check them."""
 
 from __future__ import annotations
 

@@ -162,7 +162,10 @@ class _Reader:
         self._bounds = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=self._bounds[1:])
         if not right or self._bounds[-1] != len(text):
-            raise ValueError("the lengths in tensor 'config.lengths' do not add up to the size of 'config.text'")
+            raise ValueError(
+                "the lengths in tensor 'config.lengths' have another sum than the size of tensor 'config.text': "
+                "expected the same number"
+            )
         self._used = dict.fromkeys(KINDS.values(), 0)
 
     def unpack(self, value: Any) -> Any:

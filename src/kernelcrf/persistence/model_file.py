@@ -42,7 +42,7 @@ TYPES_OF_WEIGHTS = {**TYPES, "F16": "<f2"}
 
 
 class Content(NamedTuple):
-    """The JSON object and the arrays of a model file, and the budget for what they claim."""
+    """The JSON object and the arrays of a model file, and the memory that they may claim."""
 
     config: dict[str, Any]
     arrays: dict[str, Array]

@@ -45,7 +45,7 @@ def whole_file(path: PathLike) -> Iterator[BinaryIO]:
 def check_target(path: PathLike) -> None:
     """Raise OSError if no file can be written to `path`; call this before a long fit, so that it can be saved.
 
-    The temporary file is opened as `whole_file` opens it, and removed. Abandoned ones of the same target are removed.
+    A temporary file is opened, as `whole_file` does, and removed. Abandoned temporary files of `path` are removed, too.
     """
     with _temporary_file(path):
         pass
@@ -64,7 +64,7 @@ def named_errors(path: PathLike) -> Iterator[None]:
 
 @contextmanager
 def _temporary_file(path: PathLike) -> Iterator[tuple[BinaryIO, Path]]:
-    """Open the temporary file for `path` and remove it at the end; yield the open file, and `path` without links."""
+    """Open the temporary file for `path`, and remove it at the end; yield the file, and `path` with links resolved."""
     target = Path(os.path.realpath(path))
     # They load a library of many megabytes, which who only reads files does not need.
     import secrets

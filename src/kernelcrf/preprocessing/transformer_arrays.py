@@ -155,7 +155,7 @@ def steps_from_arrays(configs: UserData, arrays: Mapping[str, Array], prefix: st
 
 
 def steps_bytes(steps: Pipeline) -> int:
-    """Return how many bytes the steps of a pipeline take to transform one row."""
+    """Return the bytes of memory that the steps of a pipeline need to transform one row."""
     return _row_bytes(list(_leaves(steps.steps)))
 
 

@@ -2,8 +2,9 @@
 
 All text from data is escaped by `text`. A security policy in the head of the page forbids scripts and downloads.
 
-The charts are not those of `kernelcrf.plotting`: a report needs no matplotlib, and its style sheet gives lines, text
-and background the colours of the reader's theme, which the pictures of matplotlib fix when they are drawn.
+The charts are not those of `kernelcrf.plotting`. A report therefore needs no matplotlib, and its style sheet gives
+lines, text and background the colours of the reader's theme. The colours of matplotlib's pictures cannot change any
+more.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def scores(values: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, 
 
 
 def _scores_of_labels(y_true: Labellings, y_pred: Labellings) -> dict[str, Any]:
-    """Return the scores of each label and their averages; a label may be named as an average is, such as "accuracy"."""
+    """Return the scores of each label, and their averages; a label may have the name of an average ("accuracy")."""
     labels, _ = flat_confusion(y_true, y_pred)
     code: dict[object, int] = {label: j for j, label in enumerate(labels)}
     numbers = [[[code.get(label) for label in sequence] for sequence in given] for given in (y_true, y_pred)]

@@ -47,5 +47,6 @@ class CheckedBytes:
     def _check(self, start: int, size: int, what: str) -> None:
         if start + size > len(self):
             raise ModelFileError(
-                f"{what} should be bytes {start:,} to {start + size:,} of {self.what}, which has only {len(self):,}"
+                f"{what} should be bytes {start:,} to {start + size:,} of {self.what}, which has only {len(self):,} "
+                "bytes"
             )

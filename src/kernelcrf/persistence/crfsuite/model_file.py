@@ -119,7 +119,7 @@ def begins_like_crfsuite(path: PathLike) -> bool:
 
 
 def refuse_suffix(path: PathLike, kind: str) -> None:
-    """Raise if the name of a file says that it is a model of CRFsuite, which an estimator of this kind cannot be."""
+    """Raise if a file name ends like those of CRFsuite's models; an estimator of this kind is no such model."""
     if os.fspath(path).endswith(SUFFIX):
         raise ValueError(
             f"path={shown(path)}: a {kind} cannot be written as a model of CRFsuite: expected a ChainCRF. Save it as a "
@@ -235,9 +235,15 @@ def _parse(file: CheckedBytes) -> CRFsuiteModel:
     of_state = features["kind"] == STATE
     sources = np.where(of_state, n_attributes, n_labels)
     if (features["kind"] > TRANSITION).any() or (features["source"] >= sources).any():
-        raise ModelFileError("a feature is of an unknown kind, or its attribute or first label has no name")
+        raise ModelFileError(
+            "a feature is of an unknown kind, or its attribute or first label has no name: expected the kinds 0 and "
+            "1, and numbers of attributes and labels that have names"
+        )
     if (features["label"] >= n_labels).any() or not np.isfinite(features["weight"]).all():
-        raise ModelFileError("a feature has a weight that is not finite, or its label has no name")
+        raise ModelFileError(
+            "a feature has a weight that is not finite, or its label has no name: expected finite weights, and "
+            "numbers of labels that have names"
+        )
     for mark, n, position, is_listed in ((BY_LABEL, n_labels, 3, ~of_state), (BY_ATTRIBUTE, n_attributes, 4, of_state)):
         _check_references(file, positions[position], mark, n, features["source"], is_listed)
     twice = ModelFileError("two features are of the same attribute and label, or of the same pair of labels")
@@ -322,7 +328,7 @@ def _sorted_features(field: str, kind: int, weights: StateWeights | TransitionWe
     source, label, weight = arrays
     for name, ids, size in zip(weights._fields, (source, label), sizes, strict=False):
         if len(ids) and (ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= size):
-            raise ValueError(f"{field}.{name} has other values than the ids of names: expected integers below {size:,}")
+            raise ValueError(f"{field}.{name} has values that are not ids of names: expected integers below {size:,}")
     if weight.dtype.kind not in "iuf" or not np.isfinite(weight).all():
         raise ValueError(f"{field}.weights has values that are not finite: expected finite numbers")
     twice = ValueError(f"{field} has two weights for the same pair of ids: expected one weight per pair")

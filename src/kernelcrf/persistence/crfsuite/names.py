@@ -94,7 +94,7 @@ def names_chunk(names: Sequence[bytes]) -> bytes:
 
 
 def _check_tables(chunk: CheckedBytes, places: Ints, hashes: Ints, what: str) -> None:
-    """Raise unless CRFsuite finds the names at `places`, which have these hashes, by means of the hash tables."""
+    """Raise unless the hash tables lead to the names at `places`, which have the given hashes."""
     n = len(places)
     tables = chunk.numbers(HEADER.size, 2 * TABLES, f"the hash tables of {what}").reshape(TABLES, 2)
     slots = tables[:, 1]
