@@ -31,7 +31,7 @@ the data do this work, and an engine sums over the partitions in a fixed order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
@@ -107,11 +107,14 @@ class Objective:
     layout : the terms of the model, and the positions of their weights in theta.
     partitions : the parts of the training data.
     engine : computes sums over the partitions in parallel.
+    spectra : the eigenvalues and eigenvectors of F' diag(omega) F that preconditioners have computed, by the features F
+        of all partitions. They depend on the data alone, so that objectives with other layouts share them.
     """
 
     layout: Layout
     partitions: Sequence[Partition]
     engine: LocalEngine
+    spectra: dict[tuple[int, ...], tuple[Floats, Floats]] = field(default_factory=dict)
 
     @cached_property
     def costs(self) -> list[float]:

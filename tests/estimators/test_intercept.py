@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from kernelcrf import ChainCRF, KernelClassifier, load
+from kernelcrf import ChainCRF, KernelClassifier, SegmentCRF, load
 from kernelcrf.datasets import make_sequences
 from kernelcrf.penalties import ElasticNet
 
@@ -98,3 +98,41 @@ def test_crfsuite_has_no_such_models(tmp_path):
     crf = ChainCRF(**BOTH, C=1.0).fit(X, [["x", "y"], ["y"]])
     with pytest.raises(ValueError, match="it has an intercept, or scores of boundaries: expected neither"):
         crf.save(tmp_path / "model.crfsuite")
+
+
+@pytest.mark.parametrize("estimator", [ChainCRF, SegmentCRF])
+def test_an_automatic_intercept_is_that_of_the_linear_kernel_on_arrays(estimator):
+    short = {"C": 1.0, "tol": 1e-2, "random_state": 0}
+
+    def has_intercept(X, *arguments, **options):
+        return bool(estimator(*arguments, **short | options).fit(X, DATA.y).intercept_.any())
+
+    assert has_intercept(DATA.X, "linear")
+    assert not has_intercept(DATA.X, "rbf")
+    assert not has_intercept(DATA.X)
+    assert not has_intercept([sp.csr_array(x) for x in DATA.X], "linear")
+    assert has_intercept(DATA.X, inputs={"a": "rbf", "b": "linear"})
+    assert has_intercept(DATA.X, "rbf", fit_intercept=True)
+
+
+def test_a_search_for_the_kernel_gives_an_intercept_to_the_linear_kernel_alone():
+    short = {"tol": 1e-2, "n_components": 50, "random_state": 0}
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(8, 2)) for _ in range(60)]
+    for labels, kernel in (([x[:, 0] > 0.5 for x in X], "linear"), ([x[:, 0] * x[:, 1] > 0 for x in X], "rbf")):
+        y = [one.astype(int) for one in labels]
+        crf = ChainCRF(**short).fit(X, y)
+        assert crf.kernel_.kernel == kernel
+        assert crf.intercept_.any() == (kernel == "linear")
+        again = ChainCRF(kernel, **short).fit(X, y)
+        own = [score for score, name in zip(crf.search_["score"], crf.search_["kernel"], strict=True) if name == kernel]
+        assert max(own) >= max(again.search_["score"]) - 0.02
+        warm = crf.set_params(warm_start=True).fit(X, y)
+        assert warm.intercept_.any() == (kernel == "linear")
+
+
+def test_a_classifier_has_an_automatic_intercept_with_every_kernel():
+    X, y = np.concatenate(DATA.X), np.concatenate(DATA.y)
+    for kernel in ("linear", "rbf"):
+        assert KernelClassifier(kernel, n_components=10).fit(X, y).intercept_.any()
+    assert not KernelClassifier("linear").fit(sp.csr_array(X), y).intercept_.any()

@@ -62,6 +62,17 @@ def test_scores_are_the_sum_over_all_inputs(second):
     np.testing.assert_allclose(partition.scores(layout, theta)[0], expected + weights["bias"], atol=1e-12)
 
 
+@pytest.mark.parametrize("options", [{}, {"edge_inputs": 2}, {"weighted": True}, {"missing": 0.3, "weighted": True}])
+def test_the_loss_of_each_sequence_is_that_of_the_sequence_alone(options):
+    objective = random_objective(3, **options)
+    theta = np.random.default_rng(0).normal(size=objective.layout.size)
+    for partition in objective.partitions:
+        losses = partition.losses(partition.direction(objective.layout, theta, 1))
+        alone = [partition.part(i, i + 1) for i in range(partition.chains.n_samples)]
+        expected = [one.evaluate(objective.layout, theta, 1, curvature=False)[0].loss for one in alone]
+        np.testing.assert_allclose(losses, expected, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_dense_sparse_and_shared_features_agree(n_jobs):
     rng = np.random.default_rng(2)

@@ -44,6 +44,13 @@ def test_the_value_is_that_of_the_definition(objective):
     assert objective.evaluate(theta).value == pytest.approx(enumerated_graph_value(objective, theta), rel=1e-11)
 
 
+def test_the_losses_of_samples_add_up_to_that_of_the_definition(objective):
+    theta = point(objective)
+    losses = [one.losses(Tables(one.tables(objective.layout, theta))) for one in objective.partitions]
+    total = sum(own.sum() for own in losses) + objective.layout.penalty(theta)
+    assert total == pytest.approx(enumerated_graph_value(objective, theta), rel=1e-11)
+
+
 def test_the_gradient_is_the_derivative_of_the_enumerated_value(objective):
     theta, v = point(objective), point(objective, 1)
     value = [enumerated_graph_value(objective, theta + h * v) for h in (-2e-3, -1e-3, 1e-3, 2e-3)]

@@ -36,6 +36,14 @@ def test_the_value_is_that_of_the_definition(problem):
     assert problem[0].evaluate(theta).value == pytest.approx(enumerated_value(problem, theta), rel=1e-12)
 
 
+def test_the_losses_of_sequences_add_up_to_that_of_the_definition(problem):
+    objective, theta = problem[0], point(problem[0])
+    losses = [one.losses(one.scores(objective.layout, theta)) for one in objective.partitions]
+    total = sum(own.sum() for own in losses) + objective.layout.penalty(theta)
+    assert total == pytest.approx(enumerated_value(problem, theta), rel=1e-12)
+    assert [len(own) for own in losses] == [one.chains.n_samples for one in objective.partitions]
+
+
 def test_the_gradient_is_the_derivative_of_the_enumerated_value(problem):
     objective = problem[0]
     theta, v, h = point(objective), point(objective, 1), 1e-3

@@ -107,9 +107,11 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         labels, which does not change probabilities. A positive semi-definite matrix of similarities lets similar labels
         learn from each other.
     fit_intercept : "auto", bool or "boundaries", default="auto"
-        Whether to learn a constant score for each label. "auto" does so for arrays and data frames, and not for feature
-        dicts and sparse matrices, as CRFsuite. "boundaries" adds scores of the first and of the last label of a
-        sequence. C is the prior variance of all these scores, too.
+        Whether to learn a constant score for each label. "auto" does so for the linear kernel on arrays and data
+        frames, and not for feature dicts and sparse matrices, as CRFsuite. It does not beside other kernels: the
+        transitions contain such scores already, and far from the landmarks, where a kernel such as "rbf" says nothing,
+        a constant score would decide alone. "boundaries" adds scores of the first and of the last label of a sequence.
+        C is the prior variance of all these scores, too.
     constraints : None, "BIO", "IOB1", "IOB2", "BIOUL", "BILOU", "IOBES", "BIOES", "BMES" or pairs, default=None
         A tagging scheme, or all pairs (label, next label) that are allowed. Labellings that break the scheme, or that
         have another pair, have probability 0.
@@ -349,7 +351,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             make,
             earlier,
             prior=known,
-            dense=self._is_dense(reader),
+            dense=self._dense_inputs(reader),
             compare=partial(self._compare, read.labels.classes),
         )
         if trained.held_out is not None:

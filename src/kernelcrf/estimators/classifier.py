@@ -70,7 +70,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         learn from each other.
     fit_intercept : "auto" or bool, default="auto"
         Whether to learn a constant score for each class, with the prior variance C. "auto" learns them for arrays and
-        data frames, and does not for sparse matrices.
+        data frames with any kernel, and does not for sparse matrices.
     classes : None or labels, default=None
         All labels, if some of them may not occur in y, or if -1 is one of them.
     class_weight : None, "balanced" or dict, default=None
@@ -196,7 +196,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         if prior is not None:
             positions = np.searchsorted(classes, prior.classes).astype(np.int32)
             update = earlier_of(prior, positions, len(classes), data.n_columns)
-        dense = not is_sparse(X) if rows.named is None else self._is_dense(rows.named)
+        dense = self._dense_inputs(rows.named) if rows.named is not None else [] if is_sparse(X) else [TOKENS]
         trained = self._train_chain(data, len(classes), make, earlier, prior=update, dense=dense)
         self.model_ = RowModel.of(trained, rows, classes, self._specification, base or ())
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -20,12 +20,12 @@ from kernelcrf.fitting.held_out import Comparison, KernelChoice
 from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
-from kernelcrf.models.kernel import KernelModel
+from kernelcrf.models.kernel import KernelModel, kernel_parameter
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.rules import AUTO, HeldOut, find_C_rule
 from kernelcrf.score.cliques import TOKENS
-from kernelcrf.score.terms import BIAS_TERM, START_TERM, Term, chain_terms
+from kernelcrf.score.terms import BIAS_TERM, START_TERM, Term, chain_terms, named_term
 from kernelcrf.validation import COUNT, validated
 
 # kernel="auto" compares gamma with this many times smaller and larger values.
@@ -73,7 +73,7 @@ class KernelEstimator(InputEstimator[Chained]):
         more: Callable[[Mapping[str, InputKernel], float], list[Term]] = lambda kernels, C: [],
         prior: Earlier | None = None,
         *,
-        dense: bool,
+        dense: Collection[str],
         compare: Callable[[KernelChoice | None], Comparison] = Comparison,
     ) -> Trained:
         """Fit the model to sequences; a warm start uses the kernels of the previous fit and starts from its weights.
@@ -82,14 +82,16 @@ class KernelEstimator(InputEstimator[Chained]):
         make : a function that returns the kernel of each parameter that sets a kernel, for a fit without a warm start.
         more : a function of these kernels and of C, which returns terms besides those of a chain.
         prior : the model that determines the prior of the weights, whose kernels are used, or None.
-        dense : whether inputs are arrays or data frames; fit_intercept="auto" then means True.
+        dense : the names of the inputs that are arrays or data frames.
         compare : a function that returns what the search for C compares, given the kernels.
         """
         start, C = None, self._first_C(earlier)
         kernels = make() if earlier is None else earlier.kernels
         if prior is not None:
             start, kernels = prior.start, {**kernels, **prior.kernels}
-        has_bias, has_ends = self._find_intercept(prior, dense)
+        of_dense = [kernels["kernel" if name == TOKENS else kernel_parameter(named_term(name))] for name in dense]
+        compared = self._compared_kernels(kernels) if earlier is None and prior is None else []
+        has_bias, has_ends = self._find_intercept(prior, [*of_dense, *compared[:1]])
         terms = chain_terms(
             n_labels,
             kernels.get("kernel"),
@@ -107,41 +109,46 @@ class KernelEstimator(InputEstimator[Chained]):
         problem = Problem(terms, data, self._least_counts).only_observed()
         if earlier is not None:
             start = earlier.start_for(problem.terms, data.n_columns)
-        comparison = compare(self._kernel_choice(problem.terms, kernels) if start is None else None)
+        choice = None
+        if compared:
+            names = [term.name for term in terms if term.kernel is compared[1]]
+            linear_only = [BIAS_TERM] if self.fit_intercept == AUTO and self._has_edges else []
+            choice = KernelChoice(names, compared, linear_only)
+        comparison = compare(choice)
         return self._train(problem, groups, start, self._seed(), comparison=comparison)
 
-    def _is_dense(self, reader: SequenceReader | InputsReader) -> bool:
-        """Return whether an input consists of arrays or data frames."""
-        if isinstance(reader, InputsReader):
-            return any(not reader.is_sparse(name) for name in self.inputs)
-        return not reader.is_sparse(TOKENS)
+    def _dense_inputs(self, reader: SequenceReader | InputsReader) -> list[str]:
+        """Return the names of the inputs that consist of arrays or data frames."""
+        names = self.inputs if isinstance(reader, InputsReader) else [TOKENS]
+        return [name for name in names if not reader.is_sparse(name)]
 
-    def _find_intercept(self, prior: Earlier | None, dense: bool) -> tuple[bool, bool]:
+    def _find_intercept(self, prior: Earlier | None, kernels: Collection[InputKernel]) -> tuple[bool, bool]:
         """Return whether labels have constant scores, and whether first and last labels have scores.
 
         With fit_intercept="auto", both are as in the prior. Without a prior, it means constant scores if inputs are
-        dense.
+        dense. Models with transitions have them only beside a linear kernel, because transitions contain such scores.
+
+        kernels : the kernels of dense inputs.
         """
         if self.fit_intercept != AUTO:
             return bool(self.fit_intercept), self.fit_intercept == BOUNDARIES
         if prior is None:
-            return dense, False
+            return any(kernel.is_linear or not self._has_edges for kernel in kernels), False
         names = {term.name for term in prior.layout.terms}
         return BIAS_TERM in names, START_TERM in names
 
-    def _kernel_choice(self, terms: Sequence[Term], kernels: Mapping[str, InputKernel]) -> KernelChoice | None:
-        """Return the kernels that the search for C compares, or None if the parameter `kernel` determines the kernel.
+    def _compared_kernels(self, kernels: Mapping[str, InputKernel]) -> list[InputKernel]:
+        """Return the kernels that the search for C compares, or [] if the parameter `kernel` determines the kernel.
 
         kernels : the kernel of each parameter that sets a kernel.
         """
         usual = kernels.get("kernel")
         is_auto = isinstance(self.kernel, str) and self.kernel == AUTO
         if not is_auto or usual is None or usual.is_linear or not isinstance(find_C_rule(self.C), HeldOut):
-            return None
+            return []
         factors = (1 / GAMMA_STEP, GAMMA_STEP) if self.gamma == "scale" else ()
         variants = [replace(usual, gamma=float(usual.gamma or 1.0) * factor) for factor in factors]
-        names = [term.name for term in terms if term.kernel is usual]
-        return KernelChoice(names, [InputKernel("linear"), usual, *variants])
+        return [InputKernel("linear"), usual, *variants]
 
     def _check_combinations(self) -> None:
         super()._check_combinations()

@@ -99,8 +99,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         How similar labels are, as in ChainCRF. It applies to the function that scores every token, and to the
         intercept. The scores of first and last tokens and of whole segments have separate weights for each label.
     fit_intercept : "auto", bool or "boundaries", default="auto"
-        Whether to learn a constant score for the label of each token. "boundaries" adds scores of the labels of the
-        first and of the last segment of a sequence.
+        Whether to learn a constant score for the label of each token. "auto" does so for the linear kernel on arrays
+        and data frames. "boundaries" adds scores of the labels of the first and of the last segment of a sequence.
     constraints : None or pairs, default=None
         All pairs (label, next label) of the labels of neighbouring segments that are allowed. Segmentations that have
         another pair have probability 0.
@@ -257,7 +257,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         if prior is not None:
             positions = np.array([spec.types.index(label) for label in prior.spec.types], np.int32)
             known = earlier_of(prior, positions, len(spec.types), data.n_columns)
-        dense = self._is_dense(reader)
+        dense = self._dense_inputs(reader)
         trained = self._train_chain(data, len(spec.types), kernels, earlier, terms, known, dense=dense)
         self.model_ = SegmentModel.of(
             trained, (reader, read.labels, legal), self._specification, self._engine,

@@ -102,9 +102,12 @@ class Corpus(ABC):
         out if all folds together would have more than `n_tokens` tokens, or `n_few` tokens if there are five folds.
         """
 
-    def blocks(self) -> Sequence[Corpus]:
-        """Return the samples in blocks, whose log-likelihoods are compared one by one."""
-        return [self]
+    def blocks(self) -> Places | None:
+        """Return the number of the block of each sample; None if all samples are one block.
+
+        The log-likelihoods of two models are compared block by block.
+        """
+        return None
 
     @property
     def n_groups(self) -> int:
@@ -153,6 +156,10 @@ class Problem:
     def only(self, cliques: Collection[str]) -> Problem:
         """Return a copy of the problem that has only the terms on the given kinds of cliques."""
         return replace(self, terms=[term for term in self.terms if term.cliques in cliques])
+
+    def without(self, names: Collection[str]) -> Problem:
+        """Return a copy of the problem that does not have the named terms."""
+        return replace(self, terms=[term for term in self.terms if term.name not in names])
 
     def only_observed(self) -> Problem:
         """Return a copy of the problem whose terms have weights only for pairs that occur as often as `least_counts`.

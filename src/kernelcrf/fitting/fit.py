@@ -184,10 +184,14 @@ def solve(
     settings: Settings,
     start: Start | None = None,
     keep: Keep = None,
+    known: Objective | None = None,
 ) -> Fit:
-    """Find the weights of a problem with given features, starting from the weights in `start` or from zero."""
+    """Find the weights of a problem with given features, starting from the weights in `start` or from zero.
+
+    known : the objective of the same problem with other prior variances, which saves preparing the data again.
+    """
     features = {term.name: features[term.name] for term in problem.terms if term.input is not None}
-    objective = objective_of(problem, features, settings.engine)
+    objective = objective_of(problem, features, settings.engine, known)
     layout, maps = objective.layout, {name: of_term.map for name, of_term in features.items()}
     theta = first_point(objective, settings.random_state) if start is None else theta_of(layout, start.weights)
 
@@ -229,9 +233,16 @@ def with_gap_full(fitted: Fit) -> Fit:
     return replace(fitted, certificate=replace(fitted.certificate, gap_full=gap.value))
 
 
-def objective_of(problem: Problem, features: Mapping[str, Features], engine: LocalEngine) -> Objective:
-    """Return the objective function of a problem with given features."""
+def objective_of(
+    problem: Problem, features: Mapping[str, Features], engine: LocalEngine, known: Objective | None = None
+) -> Objective:
+    """Return the objective function of a problem with given features.
+
+    known : the objective of the same problem with other prior variances, or None.
+    """
     layout = Layout.of(problem.terms, {name: of_term.map.n for name, of_term in features.items()})
+    if known is not None:
+        return replace(known, layout=layout)
     return Objective(layout, problem.corpus.partitions(layout.terms, features), engine)
 
 

@@ -17,12 +17,12 @@ the terms of the score are in several groups, all groups have the same C at firs
 other is changed, while l increases.
 
 Kernels are compared in the same way, simplest first: linear, rbf with gamma="scale", and rbf with a quarter and with
-four times this gamma. C is searched for the first two. The others start at the best C of rbf, and stop there if they
-are clearly worse. Let l_b
-be the part of l that is due to block b of the held-out samples. The standard error of the difference between two models
-with B blocks is the standard deviation of the B differences of l_b, times the square root of B. The chosen kernel is
-the simplest one whose l is at most one standard error below the largest l. If there are fewer than 20 samples, C is
-chosen in this way too: the smallest C whose l is at most one standard error below that of the best C.
+four times this gamma. A chain has constant scores of labels only beside the linear kernel. C is searched for the first
+two. The others start at the best C of rbf, and stop there if they are clearly worse. Let l_b be the part of l that is
+due to block b of the held-out samples. The standard error of the difference between two models with B blocks is the
+standard deviation of the B differences of l_b, times the square root of B. The chosen kernel is the simplest one whose
+l is at most one standard error below the largest l. If there are fewer than 20 samples, C is chosen in this way too:
+the smallest C whose l is at most one standard error below that of the best C.
 
 If a metric of labels is given, such as the F1 score of spans, it takes the place of l. It compares the likeliest labels
 of all held-out samples with the true ones, all values of C from 0.01 to 1,000 are tried, and the first of the best
@@ -42,17 +42,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 
-from kernelcrf.arrays import Floats, Ints, Labels
+from kernelcrf.arrays import Floats, Ints, Labels, Places
 from kernelcrf.basis.features import Features
 from kernelcrf.fitting.corpus import Corpus, Groups, Problem
 from kernelcrf.fitting.fit import Settings, Start, choose_features, objective_of, solve
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.objective import Objective
+from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.partition import RowPartition
 
 FIRST_C = 1.0
 MOST_TOKENS, MOST_LANDMARKS, FEW_TOKENS = 20_000, 500, 4_000
@@ -76,10 +79,17 @@ class KernelChoice:
     terms : the names of the terms that share the kernel.
     kernels : the kernels, simplest first: linear, the one that is used if there are too few samples to compare, and
         variants of this one, whose search for C starts at its best C.
+    linear_only : the names of terms that only a model with the linear kernel has.
     """
 
     terms: Collection[str]
     kernels: Sequence[InputKernel]
+    linear_only: Collection[str] = ()
+
+    def problem(self, problem: Problem, kernel: InputKernel) -> Problem:
+        """Return the problem with one of the kernels."""
+        changed = problem.changed(self.terms, kernel=kernel)
+        return changed if kernel.is_linear else changed.without(self.linear_only)
 
     @property
     def usual(self) -> InputKernel:
@@ -171,7 +181,7 @@ def search_held_out(
     )
 
     def candidate(kernel: InputKernel | None) -> _Candidate:
-        changed = problem if choice is None else problem.changed(choice.terms, kernel=kernel)
+        changed = problem if choice is None or kernel is None else choice.problem(problem, kernel)
         return _Candidate(kernel, changed, parts, groups, settings, start, comparison)
 
     candidates = [candidate(kernel) for kernel in ([None] if choice is None else choice.kernels)]
@@ -313,13 +323,17 @@ class _Fold:
 
     training : the samples for training, and the terms.
     features : the features of the samples for training.
-    blocks : for each block of held-out samples, the objective of these samples alone.
+    objective : the objective of the samples for training.
+    held_out : the objective of the held-out samples.
+    blocks : the number of the block of each held-out sample, or None if all samples are one block.
     latest : the weights of the last fit, or None before the first fit.
     """
 
     training: Problem
     features: dict[str, Features]
-    blocks: Sequence[Objective]
+    objective: Objective
+    held_out: Objective
+    blocks: Places | None
     latest: Start | None = None
 
     @classmethod
@@ -327,29 +341,45 @@ class _Fold:
         """Return a fold; its features are those of `start`, if it has some."""
         features = choose_features(training, settings, start)
         maps = Start({name: one.map for name, one in features.items()})
-        problems = [replace(training, corpus=block) for block in held_out.blocks()]
-        blocks = [objective_of(one, choose_features(one, settings, maps), settings.engine) for one in problems]
-        return cls(training, features, blocks)
+        rest = replace(training, corpus=held_out)
+        return cls(
+            training,
+            features,
+            objective_of(training, features, settings.engine),
+            objective_of(rest, choose_features(rest, settings, maps), settings.engine),
+            held_out.blocks(),
+        )
+
+    @cached_property
+    def _base(self) -> Evaluation:
+        """Return the held-out samples with weights of zero, whose scores are base scores and constraints."""
+        return self.held_out.evaluate(np.zeros(self.held_out.layout.size))
 
     def evaluate(self, groups: Groups, Cs: Sequence[float], settings: Settings, *, decode: bool) -> _Answers:
         """Fit with the prior variances Cs, starting from the last fit, and return what the model says."""
-        fitted = solve(self.training.with_variances(groups, Cs), self.features, settings, self.latest)
+        problem = self.training.with_variances(groups, Cs)
+        fitted = solve(problem, self.features, settings, self.latest, known=self.objective)
         self.latest = Start(weights=fitted.weights)
-        tempered = [[_log_likelihood(block, fitted.theta / T) for T in TEMPERATURES] for block in self.blocks]
-        true, predicted = list[Labels](), list[Labels]()
-        for block in self.blocks if decode else ():
-            for partition in block.partitions:
-                assert isinstance(partition, ChainPartition)
-                likeliest = partition.likeliest(block.layout, fitted.theta, settings.engine.n_jobs)
-                for low, high in pairwise(partition.chains.offsets.tolist()):
-                    known = partition.labels[low:high] >= 0
-                    true.append(partition.labels[low:high][known])
-                    predicted.append(likeliest[low:high][known])
-        return _Answers(np.array(tempered), true, predicted)
+        n_jobs, true, predicted = settings.engine.n_jobs, list[Labels](), list[Labels]()
+        for partition in self.held_out.partitions if decode else ():
+            assert isinstance(partition, ChainPartition)
+            likeliest = partition.likeliest(self.held_out.layout, fitted.theta, n_jobs)
+            for low, high in pairwise(partition.chains.offsets.tolist()):
+                known = partition.labels[low:high] >= 0
+                true.append(partition.labels[low:high][known])
+                predicted.append(likeliest[low:high][known])
+        return _Answers(self._tempered(fitted.theta, n_jobs), true, predicted)
 
-
-def _log_likelihood(block: Objective, theta: Floats) -> float:
-    return block.layout.penalty(theta) - block.evaluate(theta).value
+    def _tempered(self, theta: Floats, n_jobs: int) -> Floats:
+        """Return the log-likelihoods of the blocks of held-out samples, one column per temperature."""
+        ray = self.held_out.ray(self._base, theta)
+        partitions = cast(Sequence[RowPartition], self.held_out.partitions)
+        columns = []
+        for T in TEMPERATURES:
+            scores = (at.scores.move(own, 1 / T) for at, own in zip(self._base.parts, ray.scores, strict=True))
+            losses = np.concatenate([own.losses(moved, n_jobs) for own, moved in zip(partitions, scores, strict=True)])
+            columns.append(-np.bincount(np.zeros(len(losses), int) if self.blocks is None else self.blocks, losses))
+        return np.column_stack(columns)
 
 
 def highest(likelihood: Callable[[Powers], float], n_groups: int = 1) -> Powers:

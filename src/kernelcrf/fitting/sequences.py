@@ -130,11 +130,9 @@ class LabelledSequences(LocalCorpus):
         """
         return divide(*self.draw(n_tokens), n_tokens, n_few)
 
-    def blocks(self) -> Sequence[LabelledSequences]:
-        """Return the sequences in at most MOST_BLOCKS blocks; all sequences of a group are in one block."""
-        groups, n_groups = self.group_indices()
-        n = min(n_groups, MOST_BLOCKS)
-        return [self.only(groups % n == k) for k in range(n)]
+    def blocks(self) -> Places:
+        """Return the number of the block of each sequence, which is below MOST_BLOCKS and the same within a group."""
+        return self.group_indices()[0] % MOST_BLOCKS
 
     @property
     def n_groups(self) -> int:

@@ -71,8 +71,8 @@ def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None 
     if plan.by_held_out:
         simple = problem if plan.structure is None else problem.only(plan.structure.present)
         held_out = search_held_out(simple, plan.by_held_out, settings, start, plan.comparison)
-        if plan.comparison.choice is not None:
-            problem = problem.changed(plan.comparison.choice.terms, kernel=held_out.kernel)
+        if plan.comparison.choice is not None and held_out.kernel is not None:
+            problem = plan.comparison.choice.problem(problem, held_out.kernel)
         problem = problem.with_variances(plan.by_held_out, held_out.Cs)
     if plan.structure is not None:
         fitted, outcome = search(problem, settings, plan.structure, start)

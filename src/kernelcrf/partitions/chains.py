@@ -24,7 +24,7 @@ import numpy as np
 from kernelcrf.arrays import Array, Flags, Floats, Ints, Labels, Places
 from kernelcrf.graphs.structure import EDGE, Chains, Legal
 from kernelcrf.inference.batch import Batch
-from kernelcrf.inference.chain import edge_marginals, entropy, labelling_scores
+from kernelcrf.inference.chain import edge_marginals, entropy, labelling_scores, log_partition
 from kernelcrf.inference.decoding import viterbi
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.inference.tangents import Linearisation
@@ -189,6 +189,21 @@ class ChainPartition(RowPartition):
         """
         try:
             return self._residuals(scores, n_jobs, curvature)
+        except InfeasibleSequenceError as error:
+            raise InfeasibleSequenceError(self.chains.number(error.sample), error.token) from None
+
+    def losses(self, scores: ChainScores, n_jobs: int = 1) -> Floats:
+        s, w = scores.s, scores.w
+        if not w.size:
+            of_tokens = Softmax.of(s).log_partition - s[np.arange(self.n_nodes), self.labels]
+            samples = np.repeat(np.arange(self.chains.n_samples), self.chains.lengths)
+            return self.weighted(np.bincount(samples, of_tokens, minlength=self.chains.n_samples))
+        try:
+            free = log_partition(s, w, self.chains, n_threads=n_jobs)
+            if self.allowed is None:
+                return self.weighted(free - labelling_scores(s, w, self.chains, self.labels))
+            clamped = np.where(self.allowed, s, s.dtype.type(-np.inf))
+            return self.weighted(free - log_partition(clamped, w, self.chains, n_threads=n_jobs))
         except InfeasibleSequenceError as error:
             raise InfeasibleSequenceError(self.chains.number(error.sample), error.token) from None
 

@@ -150,6 +150,9 @@ class GraphPartition(RowPartition):
             loss = loss_of_statistics(self.inference, tables, self.statistics, n_jobs, curvature=curvature)
         return self.weighted_sum(loss.losses.ravel()), loss
 
+    def losses(self, scores: Tables, n_jobs: int = 1) -> Floats:
+        return self.weighted(self._loss(scores.t, n_jobs, curvature=False)[1].losses.ravel())
+
     def with_columns(self, term: Term, columns: Places) -> GraphPartition:
         return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
 

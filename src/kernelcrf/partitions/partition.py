@@ -173,9 +173,16 @@ class RowPartition(Partition, Protocol):
             )
         return at.residuals.curvature
 
+    def weighted(self, numbers: Array) -> Array:
+        """Multiply each number by the weight of its sample; there is one number per sample."""
+        return numbers if self.weights is None else self.weights * numbers
+
     def weighted_sum(self, numbers: Array) -> float:
         """Multiply each number by the weight of its sample, and return the sum; there is one number per sample."""
         return float(numbers.sum() if self.weights is None else np.dot(self.weights, numbers))
+
+    def losses(self, scores: Any, n_jobs: int = 1) -> Floats:
+        """Return the loss of each sample for the given scores, times the weight of the sample."""
 
     def residual(self, term: Term, at: PartitionState) -> Array:
         """Return the gradient with respect to the scores of a term, times the factor of its label kernel.

@@ -196,20 +196,27 @@ class SegmentPartition(RowPartition):
 
         curvature : whether to keep the messages that products with the Hessian need.
         """
-        try:
-            free = SegmentMessages.of(self.rules.impose(scores), self.weights, n_jobs)
-            if self.observed is None:
-                allowed = self.rules.impose(scores, self.opens, self.continues)
-                known = SegmentMessages.of(allowed, self.weights, n_jobs).moments
-            else:
-                known = self.observed.moments(free.scores, self.weights)
-        except InfeasibleSequenceError as error:
-            raise InfeasibleSequenceError(self.chains.number(error.sample), error.token) from None
+        free, known = self._messages(scores, n_jobs)
         moments = free.moments
         names = "nodes", "starts", "ends", "steps", "lengths", "more", "segments"
         gradient = {name: getattr(moments, name) - getattr(known, name) for name in names}
         loss = self.weighted_sum(moments.log_partition - known.log_partition)
         return SegmentResiduals(loss, replace(moments, **gradient), moments, free if curvature else None)
+
+    def losses(self, scores: SegmentScores, n_jobs: int = 1) -> Floats:
+        free, known = self._messages(scores, n_jobs)
+        return self.weighted(free.log_partition - known.log_partition)
+
+    def _messages(self, scores: SegmentScores, n_jobs: int) -> tuple[SegmentMessages, SegmentMoments]:
+        """Return the messages of all labellings, and the moments of those that agree with the known labels."""
+        try:
+            free = SegmentMessages.of(self.rules.impose(scores), self.weights, n_jobs)
+            if self.observed is not None:
+                return free, self.observed.moments(free.scores, self.weights)
+            allowed = self.rules.impose(scores, self.opens, self.continues)
+            return free, SegmentMessages.of(allowed, self.weights, n_jobs).moments
+        except InfeasibleSequenceError as error:
+            raise InfeasibleSequenceError(self.chains.number(error.sample), error.token) from None
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> SegmentScores:
         return self.scores(layout, v, n_jobs)

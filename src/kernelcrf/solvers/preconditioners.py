@@ -112,8 +112,7 @@ class Preconditioning:
     @classmethod
     def of(cls, objective: Objective) -> Preconditioning:
         """Prepare preconditioners for an objective: compute eigenvalues that do not depend on the parameters."""
-        spectra = {}
-        known: dict[tuple[int, ...], tuple[Floats, Floats]] = {}
+        spectra, known = {}, objective.spectra
         for term in objective.layout.terms:
             if not term.kind.is_step and PER_LABEL_UP_TO < term.n <= KRONECKER_UP_TO and _is_dense(objective, term):
                 same = tuple(id(partition.features[term.name]) for partition in objective.partitions)
