@@ -16,6 +16,7 @@ import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
+from inspect import Parameter as Argument
 from inspect import currentframe, signature
 from itertools import islice
 from operator import ge, gt, le, lt
@@ -108,18 +109,23 @@ def validated(**parameters: Parameter) -> Callable[[Function], Function]:
     """Return a decorator that checks and converts the named arguments of a function or method before each call."""
 
     def decorate(function: Function) -> Function:
-        takes = signature(function)
-        if unknown := set(parameters) - set(takes.parameters):
+        takes = signature(function).parameters
+        if unknown := set(parameters) - set(takes):
             raise TypeError(
                 f"{function.__qualname__} has no parameters {sorted(unknown)}: "
                 "pass only parameters of this function to the decorator validated"
             )
+        places = {name: place for place, name in enumerate(takes) if takes[name].kind is Argument.POSITIONAL_OR_KEYWORD}
 
         @wraps(function)
         def call(*args: UserData, **kwargs: UserData) -> UserData:
-            bound = takes.bind(*args, **kwargs)
-            bound.arguments |= check_parameters(bound.arguments, parameters)
-            return function(*bound.args, **bound.kwargs)
+            for name, parameter in parameters.items():
+                place = places.get(name, len(args))
+                if name in kwargs:
+                    kwargs[name] = parameter.check(name, kwargs[name])
+                elif place < len(args):
+                    args = (*args[:place], parameter.check(name, args[place]), *args[place + 1 :])
+            return function(*args, **kwargs)
 
         return cast(Function, call)
 

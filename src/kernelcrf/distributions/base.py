@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Labels, UserData
-from kernelcrf.decoding import DecodingRule, find_rule, rules_for
+from kernelcrf.decoding import RULES, DecodingRule, find_rule, rules_for
 from kernelcrf.validation import shown
 
 
@@ -93,9 +93,11 @@ class Distribution:
 
         rule : as in `decode`.
         """
-        rule = self.rule if rule is None else rule
-        chosen = find_rule(rules_for(type(self)).check("rule", rule))  # type: ignore[arg-type]
+        # The estimator has checked its own rule.
+        chosen = find_rule(self.rule if rule is None else rules_for(type(self)).check("rule", rule))  # type: ignore[arg-type]
         indices = np.asarray(chosen.decode(self))
+        if type(chosen) in RULES.values():
+            return indices
         *expected, L = self.shape
         if indices.shape != tuple(expected) or not np.issubdtype(indices.dtype, np.integer):
             raise ValueError(

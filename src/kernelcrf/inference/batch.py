@@ -28,6 +28,8 @@ Redone = TypeVar("Redone")
 BLOCK_VALUES = 2**16
 MOST_BLOCK_NODES = 2**14
 MOST_TASKS = 256
+# A batch with at most so many scores and labels is a single block.
+SMALL_BATCH, FEW_LABELS = 2**12, 2**6
 LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -106,6 +108,14 @@ class Batch:
         """Return whether all tokens share one matrix of transitions."""
         return self.transitions.ndim == 2
 
+    @property
+    def is_small(self) -> bool:
+        """Return whether inference takes so little time that threads would not help, such as for one sentence.
+
+        BLAS uses one thread for products of this size anyway.
+        """
+        return self.chains.n_nodes * self.n_labels <= SMALL_BATCH and self.n_labels <= FEW_LABELS
+
     def nodes(self, sample: int) -> slice:
         """Return the slice of the rows of `scores` that belong to one sequence."""
         return slice(*self.chains.offsets[sample : sample + 2])
@@ -141,6 +151,8 @@ class Batch:
                 weights = None if self.weights is None else self.weights[low:high]
                 yield Block(slice(low, high), nodes, local, self.scores[nodes], transitions, tied_edges, weights)
 
+        if self.is_small:
+            return [function(blocks(task)) for task in tasks]
         costs = [float(offsets[high] - offsets[low]) for low, high in tasks]
         return LocalEngine(n_threads).map(lambda task: function(blocks(task)), tasks, costs)
 

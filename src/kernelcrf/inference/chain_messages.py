@@ -137,6 +137,8 @@ class ChainMessages:
 
     def _map(self, work: Callable[[Task], Result], tasks: tuple[Task, ...]) -> list[Result]:
         """Return work(task) for each task, in threads."""
+        if self.batch.is_small:
+            return [work(task) for task in tasks]
         costs = [float(sum(len(messages.alpha) for messages in task)) for task in tasks]
         return LocalEngine(self.n_threads).map(work, tasks, costs)
 

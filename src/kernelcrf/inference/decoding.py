@@ -31,9 +31,6 @@ from kernelcrf.inference.feasibility import reason
 from kernelcrf.inference.loops import decoding as loops
 from kernelcrf.inference.scaled import Block
 
-ONE_BLOCK_VALUES = 2**12
-"""Batches with at most this many scores are decoded as one block, without threads."""
-
 
 @dataclass(frozen=True)
 class Ranked:
@@ -63,7 +60,7 @@ def viterbi(
         for block in blocks:
             decode(block.scores, block.transitions, block.offsets, labels[block.nodes], best[block.samples])
 
-    if chains.n_nodes * batch.n_labels <= ONE_BLOCK_VALUES:
+    if batch.is_small:
         decode(batch.scores, batch.transitions, chains.offsets, labels, best)
     else:
         batch.map_tasks(work, n_threads)

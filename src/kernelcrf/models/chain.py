@@ -191,12 +191,18 @@ class ChainModel(KernelModel):
     ) -> ChainField:
         """Return the random field of the labels of sequences that `reader` has read, with their base scores."""
         rows = self.term_scores(lambda term: matrix_of(flat, str(term.input)), engine)
-        scores = self._zeros(chains.n_nodes, rows[0][1].dtype)
-        if scores.w.ndim == 2:
+        dtype, is_tied = rows[0][1].dtype, not (self._step_terms or STEPS in self.base)
+        if is_tied:
             # One matrix for all tokens: the scores of the constant term itself, without a copy.
             rows = [(term, Z) for term, Z in rows if not term.kind.is_step]
-        add_terms(scores.arrays, rows, chains)
-        add_base(scores.arrays, base)
+        if is_tied and rows[0][0].kind.is_token:
+            # The scores of the first term are a new array, to which those of the others can be added.
+            scores = ChainScores(rows.pop(0)[1], self.transitions.astype(dtype, copy=False))
+        else:
+            scores = self._zeros(chains.n_nodes, dtype)
+        if rows or base:
+            add_terms(scores.arrays, rows, chains)
+            add_base(scores.arrays, base)
         return self._legal_field(scores.s, scores.w, chains, engine)
 
     def _zeros(self, n_nodes: int, dtype: DType) -> ChainScores:

@@ -68,6 +68,8 @@ def read_node_scores(
 
 def check_base_scores(names: Sequence[str], base: Mapping[str, Array] | None) -> None:
     """Raise if `base` does not have the same kinds of base scores as the fit of the model, which are `names`."""
+    if base is None and not names:
+        return
     given = [] if base is None else sorted(base)
     if given != sorted(names):
         had = f"with base scores of {' and '.join(sorted(names))}" if names else "without base scores"

@@ -115,6 +115,11 @@ class SequenceReader:
 
         Making `Entries` is faster than making a CSR matrix. If `lengths` is given, X may already be of this type.
         """
+        if lengths is None and type(X) is list and len(X) == 1 and type(X[0]) is list and self.has_vocabulary:
+            # A single sequence is common if a model labels what comes in, and takes this short way.
+            entries = feature_dicts.look_up(X[0], self.vectorizer)
+            if entries is not None:
+                return entries, _number_chains([len(X[0])], first)
         parts, chains, kind = open_sequences(X, lengths, first)
         if kind is None or chains.n_nodes == 0:
             none = np.empty((0, self.n_features))

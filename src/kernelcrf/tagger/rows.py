@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from math import isfinite
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ..arrays import Floats, Places, UserData, advise_finite
-from ..readers.feature_items import COLLECTIONS, HASHED_SEPARATOR, Item, check_item, flat_items
+from ..readers.feature_items import COLLECTIONS, HASHED_SEPARATOR, Item, check_item, collect_items, flat_items
 from ..readers.stored_inputs import WORDS, StoredColumns
 from ..validation import shown
 from .hashing import signed_hash
@@ -146,27 +145,10 @@ class NameReader:
         names, counts, before = [], [], 0
         values: list[float] = []
         for token in tokens:
-            self._collect(token, "", names, values)
+            collect_items(token, self._separator, names, values)
             counts.append(len(names) - before)
             before = len(names)
         return self._read_names(names, values, counts)
-
-    def _collect(self, token: Mapping[str, UserData], prefix: str, names: list[str], values: list[float]) -> None:
-        """Append the names and the values of the items of a token; raise TypeError if a value has an unusual type."""
-        separator = self._separator
-        for name, value in token.items():
-            kind = type(value)
-            if kind is str:
-                names.append(prefix + name + separator + value)
-                values.append(1.0)
-            elif kind is bool or kind is int or (kind is float and isfinite(value)):
-                if value:
-                    names.append(prefix + name)
-                    values.append(value)
-            elif kind is dict:
-                self._collect(value, prefix + name + separator, names, values)
-            else:
-                raise TypeError("a value that is not finite, or of an unusual type")
 
     def _read_names(self, names: list[str], values: list[float] | None, counts: list[int]) -> SparseRows:
         "".join(names)  # raises a TypeError if a name is not a string
