@@ -32,7 +32,7 @@ CSR_PARTS = "data", "indices", "indptr"
 
 @dataclass(frozen=True, eq=False)
 class NamedInputs:
-    """Several matrices of inputs with the same rows, by name; indexing selects rows of all matrices."""
+    """Several matrices of inputs that have names and the same rows; indexing selects rows of all matrices."""
 
     matrices: Mapping[str, Inputs]
 

@@ -170,7 +170,7 @@ class Penalty(ABC):
 
     @property
     def required(self) -> Ints | None:
-        """Return the weights that a term must have, as indices into the matrix of all weights; None means none."""
+        """Return the weights that a term must have, as indices into the matrix of all weights, or None."""
         return None
 
     @property

@@ -356,7 +356,7 @@ def test_a_file_that_repeats_a_long_name_takes_little_memory():
     for i in range(n):
         hostile = hostile if i % 500 else changed(hostile, attributes + positions + 4 * i, FIRST_RECORD)
     tracemalloc.start()
-    with pytest.raises(ModelFileError, match="the ids or the lengths of attributes are wrong"):
+    with pytest.raises(ModelFileError, match="the list of attributes has wrong ids or lengths"):
         read_model(hostile)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

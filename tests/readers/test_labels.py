@@ -149,7 +149,7 @@ def test_a_config_that_does_not_hold_together_is_refused():
     for config in ({"kind": "U", "classes": ["a", 1.5, "a"]}, {"kind": "i", "classes": ["a", "b"]}):
         with pytest.raises(ValueError, match=r"values are .*: expected the type"):
             LabelReader.from_config(config)
-    with pytest.raises(ValueError, match=r"the stored class is {}"):
+    with pytest.raises(ValueError, match=r"the model file has the class {}"):
         LabelReader.from_config({"kind": "O", "classes": ["a", {}]})
     with pytest.raises(TypeError, match=r"label frozenset.* cannot be written"):
         LabelReader(np.array([frozenset("a"), "b"], dtype=object)).to_config()

@@ -126,9 +126,9 @@ def _terms(
 ) -> tuple[list[str], Floats, Floats]:
     """Return the names, the values and the weights of everything that determines the scores of a token.
 
-    These are the landmarks, or the features whose value is not 0, then the intercept and the scores of first and last
-    labels, if the model has them, with the value 1. The weights have one column per label. The scores are
-    values @ weights.
+    The landmarks come first, or the features whose value is not 0. The intercept and the scores of first and last
+    labels follow, if the model has them; their value is 1. The weights have one column per label. The scores are values
+    @ weights.
 
     inputs : the inputs of the model, each with its row for the token.
     is_first, is_last : whether the token is the first, and the last, of its sequence.
@@ -194,7 +194,10 @@ def _column_effects(token_input: TokenInput, row: Inputs, j: int, n: int) -> tup
 
 
 def _nearest(model: ChainModel, inputs: Sequence[tuple[TokenInput, Inputs]], n: int) -> tuple[NearToken, ...]:
-    """Return the n landmarks that are most similar to a token; `inputs` are those with landmarks, with their rows."""
+    """Return the n landmarks that are most similar to a token.
+
+    inputs : the inputs that have landmarks, each with its row for the token.
+    """
     positions, neighbours = model.landmark_positions, list[NearToken]()
     if positions is None:
         return ()

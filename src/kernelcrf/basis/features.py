@@ -38,7 +38,7 @@ class PrimalMap:
         return check_columns(X, self.n)
 
     def with_columns(self, n_columns: int) -> PrimalMap:
-        """Return the map for inputs that have new columns after those of this map."""
+        """Return the map for inputs with new columns at the end."""
         return PrimalMap(n_columns)
 
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
@@ -64,7 +64,7 @@ class WhitenedMap:
         return len(self.R)
 
     def with_columns(self, n_columns: int) -> WhitenedMap:
-        """Return the map for inputs that have new columns after those of this map, which are 0 in all landmarks."""
+        """Return the map for inputs with new columns at the end; the landmarks are 0 in the new columns."""
         if not is_sparse(self.landmarks) or self.landmarks.shape[1] == n_columns:
             return self
         parts = self.landmarks.data, self.landmarks.indices, self.landmarks.indptr

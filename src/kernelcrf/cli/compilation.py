@@ -44,12 +44,12 @@ def main(arguments: list[str]) -> None:
 
 
 def compile_arrays() -> None:
-    """Call the loops of sequences that are dense arrays."""
+    """Fit models to sequences of dense arrays, so that the loops for such data are compiled."""
     _compile_chains("double", "single")
 
 
 def compile_sparse() -> None:
-    """Call the loops of sequences that are sparse matrices or lists of feature dicts."""
+    """Fit models to sparse matrices and feature dicts, so that the loops for such data are compiled."""
     _compile_chains("sparse", "dicts")
 
 
@@ -90,7 +90,7 @@ def _compile_chains(*names: str) -> None:
 
 
 def compile_segments() -> None:
-    """Call the loops of segmentations."""
+    """Fit a model of segments, so that the loops for segmentations are compiled."""
     from kernelcrf import SegmentCRF
     from kernelcrf.datasets import make_sequences
 
@@ -104,7 +104,7 @@ def compile_segments() -> None:
 
 
 def compile_graphs() -> None:
-    """Call the loops of rows, graphs, sets of labels and tables."""
+    """Fit models of rows, graphs, sets of labels and tables, so that the loops for them are compiled."""
     from kernelcrf import GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF
 
     rng = np.random.default_rng(0)

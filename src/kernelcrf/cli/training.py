@@ -176,7 +176,7 @@ def _templates_of(before: ChainCRF, record: Record, prior: str | None) -> Templa
 
 
 def _are_few(records: Sequence[Record]) -> bool:
-    """Return whether there are too few sequences, and pieces of long sequences, to choose C="auto" on held-out ones."""
+    """Return whether there are too few sequences, and pieces of long sequences, to choose C on held-out data."""
     return len(records) < HELD_OUT and sum(-(-len(record) // PIECE) for record in records) < HELD_OUT
 
 

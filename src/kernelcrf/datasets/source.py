@@ -58,7 +58,7 @@ class Source:
 
 
 def read_sources(path: Path) -> dict[str, Source]:
-    """Return the data sets that a TOML file describes, by name."""
+    """Return a dict from names to the data sets that a TOML file describes."""
     return {name: Source(**fields) for name, fields in tomllib.loads(path.read_text(encoding="utf-8")).items()}
 
 

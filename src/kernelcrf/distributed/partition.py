@@ -66,7 +66,7 @@ class DistributedPartition(Partition):
 
     @cached_property
     def features(self) -> Mapping[str, RemoteFeatures]:  # type: ignore[override]
-        """Return, by the name of each term that depends on inputs, whether the features of the term are sparse."""
+        """Return a dict from names of terms to placeholders, which say whether the features of the term are sparse."""
         return self._facts[0][3]
 
     @property

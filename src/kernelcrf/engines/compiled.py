@@ -166,7 +166,7 @@ def _digest(path: str) -> bytes:
 
 
 def _sources(function: Callable[..., Any], known: dict[str, None]) -> dict[str, None]:
-    """Return the files of a function and of the compiled functions among its globals, as the keys of a dict."""
+    """Return a dict whose keys are the source files of a function, and of the compiled functions that it uses."""
     path = function.__code__.co_filename
     if path not in known:
         known[path] = None

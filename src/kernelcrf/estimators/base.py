@@ -430,7 +430,7 @@ class InputEstimator(Estimator[Model]):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, also those of inputs by names such as `inputs__words__C`, and return the estimator."""
+        """Set parameters, also those of inputs, such as `inputs__words__C`, and return the estimator."""
         of_estimator = {key: value for key, value in params.items() if not key.startswith(OF_INPUT)}
         super().set_params(**of_estimator)
         # "inputs__words" is set before "inputs__words__C".
@@ -511,7 +511,7 @@ class InputEstimator(Estimator[Model]):
         return self.inputs is None or all(getattr(self, name) is None for name in self._further_kernels)
 
     def _named_kernels(self, reader: InputsReader, by_scale: Callable[[str], float]) -> dict[str, InputKernel]:
-        """Return the kernels that the parameter `inputs` defines, by names of parameters.
+        """Return the kernels that the parameter `inputs` defines; the keys are names of parameters.
 
         by_scale : a function that computes gamma from the input of a given name, for gamma="scale".
         """

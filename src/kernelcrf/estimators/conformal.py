@@ -32,7 +32,7 @@ from kernelcrf.validation import SHARE, Constraint, Parameter, either, one_of
 
 
 def estimator_with(*methods: str, advice: str) -> Parameter:
-    """Return the constraint for an estimator, or a pipeline whose last step is one, that has all named methods."""
+    """Return the constraint for an estimator with all named methods, alone or as the last step of a pipeline."""
     text = f"a fitted estimator with the method{'s' * (len(methods) > 1)} {' and '.join(methods)}"
 
     def test(value: UserData) -> bool:

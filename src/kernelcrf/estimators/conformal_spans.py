@@ -32,7 +32,7 @@ ESTIMATOR_WITH_SPANS = either(
 
 @dataclass(eq=False, repr=False)
 class ConformalSpans(Conformal):
-    """Predict a set of spans per sequence, such as entities or chunks, that misses at most a chosen share of the truth.
+    """Predict a set of spans per sequence (entities, chunks, ...) that misses at most a chosen share of the true spans.
 
     The set has all spans whose probability is at least 1 - threshold_; they may overlap. If a new sequence has true
     spans, the expected share of them that are missing from its set is at most 1 - confidence_level.

@@ -1,7 +1,8 @@
 """Say what a fit may take over from an earlier model, by a warm start or as the prior of its weights.
 
 A fitted model keeps the specification of its fit: the values of all parameters that determine its kernels, landmarks,
-labels and readers. A later fit takes them over only if it asks for the same values.
+labels and readers. A later fit takes over kernels, landmarks, labels and readers only if its specification has the same
+values.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ OF_LANDMARKS = (
 def specify(parameters: Mapping[str, Any]) -> Config:
     """Return the values of all parameters that are not free, as plain values.
 
-    parameters : the parameters of an estimator, by their names. Those of several inputs get names such as
+    parameters : a dict from names of parameters to their values. The parameters of several inputs get names such as
         `inputs__words__kernel`.
     """
     values = {name: value for name, value in parameters.items() if name not in FREE}

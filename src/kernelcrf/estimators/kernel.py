@@ -55,7 +55,7 @@ class KernelEstimator(InputEstimator[Chained]):
     def _kernels(
         self, reader: SequenceReader | InputsReader, by_scale: Callable[[str], float]
     ) -> dict[str, InputKernel]:
-        """Return the kernels that the parameters define for the inputs of a reader, by names of parameters.
+        """Return the kernels that the parameters define for the inputs of a reader; the keys are names of parameters.
 
         by_scale : a function that computes gamma from the input of a given name, for gamma="scale".
         """
@@ -163,7 +163,7 @@ class KernelEstimator(InputEstimator[Chained]):
 
     @property
     def _least_counts(self) -> Mapping[str, float]:
-        """Return a dict from the name of a term to the number of times that a pair must occur to get a weight.
+        """Return how often a pair (feature and label, or two labels) must occur to have a weight; keys name terms.
 
         Terms in which all pairs have a weight are not in the dict.
         """

@@ -148,7 +148,7 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
         C: float,
         weights: Floats | None = None,
     ) -> Mapping[Any, NamedInput]:
-        """Return the inputs that score single nodes, by name; a single input without a name has the name None.
+        """Return a dict from names to the inputs that score single nodes; an input without a name has the key None.
 
         reader : the reader of inputs that have names, or None.
         terms : the names of the terms that read an input without a name, for a warm start from `earlier`.

@@ -219,7 +219,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         return tags
 
     def _least_counts_of(self, of_inputs: Collection[str]) -> dict[str, float]:
-        """Return a dict from the name of a term to the number of times that a pair must occur to get a weight.
+        """Return how often a pair (feature and label, or two labels) must occur to have a weight; keys name terms.
 
         of_inputs : the names of the terms that score labels, given inputs.
         """

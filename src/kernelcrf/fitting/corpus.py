@@ -145,8 +145,8 @@ class Problem:
 
     The terms do not have features yet: the fit chooses the number of features.
 
-    least_counts : how often a pair of a feature and a label, or of two labels, must occur in the data to have a weight,
-        by the names of terms. Terms that are not in the dict have a weight for every pair.
+    least_counts : a dict from names of terms to how often a pair of a feature and a label, or of two labels, must occur
+        in the data to have a weight. Terms that are not in the dict have a weight for every pair.
     """
 
     terms: Sequence[Term]

@@ -40,11 +40,11 @@ class Earlier:
 
     layout, theta : its terms, and all its weights as one vector.
     posterior : the posterior of its weights, or None if it is not known.
-    maps : its feature maps, by the names of terms.
-    kernels : its kernels, by the names of the parameters that set them.
+    maps : its feature maps; the keys are names of terms.
+    kernels : its kernels; the keys are the names of the parameters that set them.
     labels : for each label of the earlier model, its index among the labels of the new fit.
     n_labels : the number of labels of the new fit.
-    n_columns : the number of columns of the inputs of the new fit, by the names of inputs.
+    n_columns : the numbers of columns of the inputs of the new fit; the keys are names of inputs.
     """
 
     layout: Layout

@@ -77,8 +77,8 @@ class KernelChoice:
     """Kernels to compare.
 
     terms : the names of the terms that share the kernel.
-    kernels : the kernels, simplest first: linear, the one that is used if there are too few samples to compare, and
-        variants of this one, whose search for C starts at its best C.
+    kernels : the kernels, simplest first: linear, then the usual kernel, then variants of the usual kernel. The search
+        for the C of a variant starts at the best C of the usual kernel.
     linear_only : the names of terms that only a model with the linear kernel has.
     """
 
@@ -202,7 +202,7 @@ def search_held_out(
 class _Candidate:
     """A kernel with the folds, and what is known about the models with this kernel.
 
-    best : the exponents of the best C that were tried, one per group.
+    best : the powers of 10 of the best C so far, one exponent per group of terms.
     """
 
     best: Powers = ()
@@ -228,7 +228,7 @@ class _Candidate:
             self._folds.append(fold)
 
     def search(self) -> None:
-        """Find the best exponents, starting from 0 for all groups."""
+        """Search for the best C of each group of terms, starting from C = 1 for all groups."""
         n_groups = len(self._groups)
         if self._metric is None:
             self.best = highest(self.value, n_groups)
@@ -236,7 +236,7 @@ class _Candidate:
             self.best = max(((power,) * n_groups for power in SCORED_POWERS), key=self.value)
 
     def follow(self, other: _Candidate) -> None:
-        """Find the best exponents, starting from those of another candidate; give up if they are clearly worse here."""
+        """Search for the best C from the best C of another candidate on; stop if that C is clearly worse here."""
         self.best = other.best
         self.value(self.best)
         if self._metric is None and self.is_as_good_as(other):
@@ -265,7 +265,7 @@ class _Candidate:
         return float(np.sqrt(n) * differences.std(ddof=1)) if n > 1 else 0.0
 
     def smallest(self) -> Powers:
-        """Return the smallest exponents whose log-likelihood is at most one standard error below the best one."""
+        """Return the exponents of the smallest C whose log-likelihood is at most a standard error below the best."""
         powers = self.best
         while min(powers) > LEAST_POWER:
             lower = tuple(power - 1 for power in powers)

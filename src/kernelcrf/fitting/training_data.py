@@ -70,7 +70,7 @@ def read_training_data(
     earlier : for a warm start, the readers of inputs and labels of the earlier fit; else None. The reader of inputs
         may grow by new feature names.
     read_tokens, fit_labels, extend_labels : functions that return the labels of all tokens in y, the reader of these
-        labels, and a reader that knows them as well as those of an earlier reader.
+        labels, and an earlier reader of labels that also knows these labels.
     prior : the readers of the earlier model that is the prior, or None; new names and labels are added to them. With a
         prior, the result may have no token.
     base_scores : scores that are added and not learned, as `read_base_scores` reads them.

@@ -1,4 +1,4 @@
-"""The formats of files of sequences, by name.
+"""The formats of files of sequences, and what each of them can do.
 
 Reading, writing and the command line ask this registry what a format can do. The module `kernelcrf.formats.<name>` has
 the functions `read(path)`, which yields lists of records, and `write(file, records)`. The options of the command are

@@ -24,7 +24,7 @@ from kernelcrf.inference.clique_tree import Exact
 class Forest:
     """A spanning forest of a graph, with exact inference on it.
 
-    entries : the columns of the cover that belong to the forest: the labels of all nodes, and the tables of its edges.
+    entries : the columns of `Cover` that belong to the forest: the labels of all nodes, and the tables of its edges.
     """
 
     exact: Exact

@@ -60,12 +60,12 @@ def pair_graph(cards: Sequence[int] | Array, edges: Iterable[Sequence[int]], nam
 
 
 def _sizes(graph: Graph) -> dict[str, int]:
-    """Return the number of labellings of each clique of a graph, by its name."""
+    """Return a dict from the name of each clique of a graph to its number of labellings."""
     return {name: math.prod(graph.shape(name)) for name in graph.cliques}
 
 
 def scores_of_labels(log_odds: Floats) -> dict[str, Floats]:
-    """Return, by the name of each label, base scores in two columns: 0 for its absence, log odds for its presence.
+    """Return a dict from names of labels to two columns of base scores: 0 for absence, log odds for presence.
 
     log_odds : the base scores of the labels, with one row per row of X and one column per label.
     """

@@ -305,7 +305,7 @@ class GraphModel(NetworkModel):
         """Return the landmarks of the kernel on node inputs, or None for the linear kernel.
 
         If nodes have types, return a dict from types to landmarks. If inputs have names, return a dict from names to
-        these values.
+        such results.
         """
         if self.named is None:
             return self._landmarks_of(lambda kind: kind)

@@ -118,7 +118,7 @@ class ScorePosterior:
     ) -> Iterator[list[tuple[Term, Array]]]:
         """Yield `n_samples` draws of the scores of each term from their posterior.
 
-        inputs : the inputs of each term that has inputs, by the name of the term.
+        inputs : a dict from names of terms to their inputs, for terms that have inputs.
         n_samples : the number of draws. None uses all draws of the weights that the posterior stores, or 100 if it
             stores no draws and can make any number of them.
         temperature : a factor of the covariance of the posterior.

@@ -157,7 +157,7 @@ class SegmentModel(ChainModel):
 
     longest, tail : the number of durations that have scores of their own, and whether segments may be longer.
     pooling : how the inputs of whole segments are computed: a name, a function of the user, or None if there are none.
-    segment_reader : converts the results of a function of the user, if `pooling` is one, to arrays; else None.
+    segment_reader : if `pooling` is a function, the reader that converts its results to arrays; else None.
     """
 
     longest: int
@@ -227,7 +227,7 @@ class SegmentModel(ChainModel):
         return SegmentField(scores, self.rules, self.spec, engine.n_threads)
 
     def _read(self, X: UserData, lengths: UserData) -> tuple[dict[str, Inputs], Chains]:
-        """Return the inputs of each term that has inputs, by its name, and the sequences."""
+        """Return a dict from names of terms to their inputs, for terms that have inputs, and the sequences."""
         flat, chains = self.reader.read(X, lengths)
         of_terms = {name: str(self.layout.by_name[name].input) for name in self.maps}
         inputs = {name: matrix_of(flat, source) for name, source in of_terms.items() if source != SEGMENTS}

@@ -46,7 +46,7 @@ BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
 class ChainPartition(RowPartition):
     """Some sequences with their features and labels: m sequences with N tokens in total, and L labels.
 
-    features : the features of each term that has inputs, by the name of the term.
+    features : a dict from names of terms to their features, for terms that have inputs.
     labels : (N,), one label index per token; not used if `allowed` is given.
     allowed : (N, L) booleans, the labels that each token may have, or None if all labels are observed.
     weights : (m,), the weight of each sequence, or None if all weights are 1.

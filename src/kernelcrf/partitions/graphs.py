@@ -50,8 +50,8 @@ class GraphPartition(RowPartition):
 
     inference : the graph, with the method that computes probabilities on it.
     labels : (m, number of nodes), the label of each node, or MISSING if it was not observed.
-    features : the features of each term that has inputs, by the name of the term. They have one row per clique: all
-        cliques of the first row of labels, then those of the second, and so on.
+    features : a dict from names of terms to their features, for terms that have inputs. Features have one row per
+        clique: all cliques of the first row of labels, then those of the second, and so on.
     weights : the weight of each sample, row by row; None if all weights are 1.
     statistics : None, or an array that is used instead of labels if each row represents many samples with the same
         inputs. It has one column for each joint labelling of each clique: the fraction of samples with this labelling.

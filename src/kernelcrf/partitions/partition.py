@@ -76,8 +76,8 @@ class Partition(Protocol):
     The sums are the loss, its gradient, and products with its Hessian. The parameters theta are the weights of all
     terms of the score; the layout says where the weights of each term are in this vector.
 
-    features : the features of each term that has inputs, by the name of the term. If they are on other machines, this
-        process only knows whether they are sparse.
+    features : a dict from names of terms to their features, for terms that have inputs. If features are on other
+        machines, this process only knows whether they are sparse.
     """
 
     features: Mapping[str, Any]

@@ -102,8 +102,8 @@ class SegmentPartition(RowPartition):
     observed : all segments, or None if some labels or ends of segments are missing.
     opens, continues : (N, L), what the known labels allow, as in `SegmentRules.impose`; None if all segments are
         observed.
-    features : the features of each term that has inputs, by the name of the term; one row per token, or per candidate
-        segment for terms of whole segments.
+    features : a dict from names of terms to their features, for terms that have inputs. Features have one row per
+        token, or per candidate segment for terms of whole segments.
     weights : the weight of each sequence, or None if all weights are 1.
     base : scores that are added and not learned, as arrays named as in `score.cliques`; None if there are none.
     """

@@ -116,7 +116,7 @@ def check_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: st
     _check_sizes(fits and n_features in (None, d))
     check_factor("R", R)
     if not np.isfinite(values).all():
-        raise ModelFileError("the landmarks have entries that are not finite: expected finite numbers")
+        raise ModelFileError("the landmarks of a feature map have entries that are not finite: expected finite numbers")
     return StoredMap(len(R), d, config["kernel"], R, landmarks)
 
 
@@ -174,7 +174,7 @@ def read_legal(arrays: Mapping[str, Array], L: int) -> Legal | None:
 def check_terms(config: Mapping[str, Any], expected: Mapping[str, tuple[str, str | None]]) -> None:
     """Raise unless the file has the expected terms, in this order.
 
-    expected : for each term, by its name, the kind of its cliques and the name of its input.
+    expected : a dict from the name of each term to the kind of its cliques and the name of its input.
     """
     stored = [(one["name"], one["cliques"], one["input"]) for one in config["terms"]]
     if stored != [(name, cliques, source) for name, (cliques, source) in expected.items()]:

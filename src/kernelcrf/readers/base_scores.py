@@ -82,7 +82,9 @@ def check_base_scores(names: Sequence[str], base: Mapping[str, Array] | None) ->
 def read_base_names(names: UserData) -> tuple[str, ...]:
     """Return the names of base scores of a model file; raise if a name is not known."""
     if not isinstance(names, list) or any(names.count(name) != (name in names) or name not in NAMES for name in names):
-        raise ModelFileError(f"base_scores of the model file is {shown(names)}: expected some of {list(NAMES)}")
+        raise ModelFileError(
+            f"the model file has base_scores={shown(names)}: expected some of {list(NAMES)}. Use another copy"
+        )
     return tuple(sorted(names))
 
 

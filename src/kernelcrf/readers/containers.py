@@ -159,7 +159,7 @@ def read_matrix(part: UserData, name: str) -> Inputs:
 def read_matrices(parts: Mapping[str, UserData]) -> list[Inputs]:
     """Convert sequences to matrices, and drop empty sequences; raise if the matrices differ in their number of columns.
 
-    parts : the sequences, by the names that error messages use for them.
+    parts : a dict from names, which error messages show, to sequences.
     """
     matrices = {name: read_matrix(part, name) for name, part in parts.items() if is_sparse(part) or len(part)}
     first, width = next((name, matrix.shape[1]) for name, matrix in matrices.items())

@@ -382,7 +382,9 @@ def _check_alike(items: Sequence[OneGraph]) -> None:
         )
     for i, width in enumerate(widths):
         if width != widths[0]:
-            raise ValueError(f"X[{i}] has {width} node features but X[0] has {widths[0]}: expected the same number")
+            raise ValueError(
+                f"X[{i}] has {width} node features but X[0] has {widths[0]}: expected the same number in every graph"
+            )
     features = [item.edge_features for item in items if len(item.edges)]
     parts = {
         "edge features": features,

@@ -333,8 +333,8 @@ class LabelSetReader:
         one_column = read_flag(config, "one_column")
         if any(pair.shape != (2,) for pair in values) or (one_column and len(values) != 1):
             raise ModelFileError(
-                f"the stored values of the labels have the shapes {shown_list(pair.shape for pair in values)}: "
-                "expected (2,) for each label, and only one label if one_column is true"
+                f"the model file has values of labels with the shapes {shown_list(pair.shape for pair in values)}: "
+                "expected (2,) for each label, and only one label if one_column is true. Use another copy"
             )
         return cls(values, one_column)
 

@@ -189,8 +189,8 @@ def read_tokens(y: UserData, chains: Chains, *, flat: bool = False, is_tags: boo
         for start, end, label in table:
             if is_tags and not isinstance(label, str):
                 raise ValueError(
-                    f"y has a segment with the label {shown(label)}: expected strings, because some segments are next "
-                    "to a segment of the same label, or do not cover all tokens"
+                    f"y has a segment with the label {shown(label)}: expected strings, because segments are read as "
+                    "IOB2 tags if they leave out tokens, or follow a segment of the same label"
                 )
             inner = f"I-{label}" if is_tags else label
             tokens[start:end] = [f"B-{label}" if is_tags else label, *[inner] * (end - start - 1)]

@@ -63,7 +63,10 @@ def columns_from_config(config: Mapping[str, UserData]) -> StoredColumns:
     """Return the columns that the part of a model file about sequences describes; raise if it is inconsistent."""
     kind, n_features = config["kind"], read_count(config, "n_features", 1)
     if kind not in WORDS:
-        raise ModelFileError(f"the stored kind of sequences is {shown(kind)}: expected one of {', '.join(WORDS)}")
+        raise ModelFileError(
+            f"the model file has sequences of the kind {shown(kind)}: expected one of {', '.join(WORDS)}. Use "
+            "another copy"
+        )
     texts, separator = config.get("feature_names"), config.get("separator")
     if isinstance(texts, Texts):
         if kind == "dicts" and isinstance(separator, str) and len(texts) == n_features:
@@ -76,8 +79,8 @@ def columns_from_config(config: Mapping[str, UserData]) -> StoredColumns:
         return StoredColumns(kind, n_features, names)
     if not isinstance(separator, str) or string_names(names) is None or len(set(names)) != n_features:
         raise ModelFileError(
-            f"feature_names is {shown(names)} and separator is {shown(separator)}: expected {n_features} "
-            "distinct strings, and one string"
+            f"the model file has feature_names={shown(names)} and separator={shown(separator)}: expected "
+            f"{n_features} distinct strings, and one string. Use another copy"
         )
     return StoredColumns(kind, n_features, names, separator)
 
@@ -95,11 +98,14 @@ def sources_from_config(config: Mapping[str, UserData], entries: Mapping[str | N
         )
         if not fits or (columns is not None and entries[entry].kind == "dicts") or not isinstance(name, str):
             raise ModelFileError(
-                f"the input {shown(name)} reads the columns {shown(columns)}: expected a list of integers from 0 "
-                f"to {width - 1}, or null"
+                f"the model file has the columns {shown(columns)} for the input {shown(name)}: expected a list of "
+                f"integers from 0 to {width - 1}, or null. Use another copy"
             )
         sources[name] = Source(entry, None if columns is None else np.array(columns, np.intp))
     names = [entry for entry in entries if entry is not None]
     if not sources or (None in entries and names) or not all(isinstance(entry, str) for entry in names):
-        raise ModelFileError(f"the entries of sequences are {shown(list(entries))}: expected names, or null alone")
+        raise ModelFileError(
+            f"the model file has the entries {shown(list(entries))} of sequences: expected names, or null alone. Use "
+            "another copy"
+        )
     return sources

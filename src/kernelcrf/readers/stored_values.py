@@ -44,7 +44,9 @@ def names_from_config(config: Mapping[str, UserData], n_features: int | None) ->
     if names is None:
         return None
     if not isinstance(names, list) or len(names) != (len(names) if n_features is None else n_features):
-        raise ModelFileError(f"feature_names is {shown(names)}: expected {n_features} names, or null")
+        raise ModelFileError(
+            f"the model file has feature_names={shown(names)}: expected {n_features} names, or null. Use another copy"
+        )
     # There may be millions of names, nearly always strings.
     return object_array(names if _are_strings(names) else list(map(_name_from_json, names)))
 
@@ -60,7 +62,9 @@ def label_from_json(label: UserData) -> UserData:
         return tuple(label_from_json(part) for part in label)
     if label is None or isinstance(label, str | bool | int | float):
         return label
-    raise ValueError(f"the stored class is {shown(label)}: expected a string, a number, a boolean or a list of these")
+    raise ValueError(
+        f"the model file has the class {shown(label)}: expected a string, a number, a boolean or a list of these"
+    )
 
 
 def values_from_config(config: Mapping[str, UserData], *, distinct: bool = True) -> Array:
@@ -71,15 +75,22 @@ def values_from_config(config: Mapping[str, UserData], *, distinct: bool = True)
     kind, values = config["type"], [label_from_json(value) for value in config["values"]]
     if kind not in (*NUMBERS, "str", "object"):
         raise ModelFileError(
-            f"the stored values have the type {kind!r}: expected one of {', '.join(NUMBERS)}, str or object"
+            f"the model file has values of the type {kind!r}: expected one of {', '.join(NUMBERS)}, str or object. "
+            "Use another copy"
         )
     types = object if kind == "object" else str if kind == "str" else int | float
     if not all(isinstance(value, types) and value == value for value in values):
-        raise ModelFileError(f"the stored values are {shown(values)}: expected the type {kind!r} for each value")
+        raise ModelFileError(
+            f"the model file has the values {shown(values)}: expected the type {kind!r} for each value. Use another "
+            "copy"
+        )
     array = object_array(values) if kind == "object" else np.array(values, kind)
     # NumPy may round or wrap numbers that do not fit the type.
     if array.tolist() != values or (distinct and len(set(values)) != len(values)):
-        raise ModelFileError(f"the stored values are {shown(values)}: expected the type {kind!r} and no duplicates")
+        raise ModelFileError(
+            f"the model file has the values {shown(values)}: expected the type {kind!r} and no duplicates. Use "
+            "another copy"
+        )
     return array
 
 
@@ -92,7 +103,10 @@ def _name_from_json(value: UserData) -> Hashable:
             return OtherName(kind, text)
     elif value is None or isinstance(value, str | int | float):
         return value
-    raise ModelFileError(f"feature_names has {shown(value)}: expected a string, a number, or a list of these")
+    raise ModelFileError(
+        f"the model file has {shown(value)} among feature_names: expected a string, a number, or a list of these. "
+        "Use another copy"
+    )
 
 
 def object_array(values: Sequence[object]) -> Array:

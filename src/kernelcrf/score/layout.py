@@ -35,19 +35,19 @@ class Layout:
     def of(cls, terms: Iterable[Term], n_features: Mapping[str, int]) -> Layout:
         """Return the layout of the given terms.
 
-        n_features : the number of features of each term that has inputs, by the name of the term.
+        n_features : a dict from names of terms to their numbers of features, for terms that have inputs.
         """
         return cls(tuple(replace(term, n=n_features.get(term.name, 1)) for term in terms))
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """Return the slice of theta that contains the weights of each term, by the name of the term."""
+        """Return a dict from the name of each term to the slice of theta that contains its weights."""
         ends = np.cumsum([term.size for term in self.terms]).tolist()
         return {term.name: slice(end - term.size, end) for term, end in zip(self.terms, ends, strict=True)}
 
     @cached_property
     def by_name(self) -> dict[str, Term]:
-        """Return the terms by their names."""
+        """Return a dict from names to terms."""
         return {term.name: term for term in self.terms}
 
     @cached_property
@@ -178,18 +178,18 @@ class Layout:
         return float(np.log(self.lam).sum()) if self.joint is None else self.joint.log_determinant
 
     def split(self, theta: Floats) -> dict[str, Floats]:
-        """Return the weights of each term, by its name, in the shape of the term; the arrays are views of theta."""
+        """Return a dict from names of terms to their weights, as views of theta in the shapes of the terms."""
         return {term.name: theta[self.slices[term.name]].reshape(term.shape) for term in self.terms}
 
     def join(self, weights: Mapping[str, Array]) -> Floats:
-        """Return the weights of all terms, given by name, as one vector theta."""
+        """Join the weights of all terms, a dict with names as keys, to one vector theta."""
         return np.concatenate([np.asarray(weights[term.name], np.float64).ravel() for term in self.terms])
 
     def project(self, theta: Floats) -> Floats:
         """Return theta without the components that change no score, because a label kernel maps them to zero.
 
         The penalty makes these components zero at the optimum, but rounding errors of a solver can bring them back. If
-        there is a prior mean, the components become those of the mean.
+        there is a prior mean, they become the components of the mean.
         """
         return self.project_change(theta) if self.mean is None else self.mean + self.project_change(theta - self.mean)
 
@@ -219,7 +219,7 @@ class Layout:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], pairs: Mapping[str, Pairs | None]) -> Layout:
-        """Restore a layout from the result of `to_config`, and the pairs of each term by its name."""
+        """Restore a layout from the result of `to_config`; the dict `pairs` maps names of terms to their pairs."""
         label_kernels = dict(enumerate(label_kernels_from_config(config["label_kernels"])))
         return cls(
             tuple(

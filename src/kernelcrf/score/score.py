@@ -27,7 +27,7 @@ from kernelcrf.score.terms import Term
 class Score:
     """The linear map from theta to the scores of some samples, whose features are known.
 
-    features : the features of each term that has inputs, by the name of the term.
+    features : a dict from names of terms to their features, for terms that have inputs.
     chains : the sequences of the samples.
     """
 

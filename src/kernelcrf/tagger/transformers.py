@@ -36,7 +36,10 @@ class Transformers:
         if not self._steps:
             return
         if n_features is None:
-            raise ModelFileError("the pipeline has steps before a model of mappings: expected none. Use another copy")
+            raise ModelFileError(
+                "the model file has a pipeline with steps, and its model reads mappings: expected no steps before "
+                "such a model. Use another copy"
+            )
         budget.charge("a row of the inputs of this pipeline", 40 * max(width for width, _ in self._steps))
         row = np.zeros((1, self._steps[0][0]))
         for width, step in self._steps:

@@ -55,7 +55,10 @@ def read_names(file: CheckedBytes, start: int, n: int, what: str) -> list[bytes]
     # Records that do not overlap cannot need more memory than the file.
     bounds = np.append(places[by_place][1:], size)
     if (ids != np.arange(n)).any() or (lengths < 1).any() or (n and (ends[by_place] > bounds).any()):
-        raise ModelFileError(f"the ids or the lengths of {what} are wrong: expected ids from 0 to {n - 1:,} in order")
+        raise ModelFileError(
+            f"the list of {what} has wrong ids or lengths: expected ids from 0 to {n - 1:,} in order, and the length "
+            "of each name"
+        )
     text = chunk.data
     names = [text[a:b] for a, b in zip(begins.tolist(), (ends - 1).tolist(), strict=True)]
     if np.frombuffer(text, np.uint8)[ends - 1].any() or b"\0" in b"".join(names):
