@@ -227,7 +227,7 @@ def _check_for_crfsuite(model: str, parameters: Mapping[str, object], record: Re
 
 @contextmanager
 def _places(records: Sequence[Record], format: str, constraints: object) -> Iterator[None]:
-    """Make errors about labels of the records that break the constraints name the file and the line."""
+    """In a `with` block, add the file and the line to errors about labels that break the constraints."""
     try:
         yield
     except ConstraintError as error:

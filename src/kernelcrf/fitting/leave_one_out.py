@@ -136,7 +136,7 @@ def newton_steps(
 
 
 def _system(at: Evaluation, one: LeftOut, tol: float) -> tuple[Product, Floats, float]:
-    """Return a function that multiplies H_i by a vector, the right side g_i - g, and its relative accuracy."""
+    """Return the parts of (H - H_i) d_i = g_i - g: the product with H_i, g_i - g, and the relative accuracy."""
     layout, alone = one.objective.layout, one.alone
     sums, state = alone.evaluate(layout, at.theta, 1, curvature=True)
     right = one.weight * sums.gradient - at.gradient

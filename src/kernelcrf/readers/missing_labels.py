@@ -3,12 +3,12 @@
 scikit-learn marks missing labels by -1. All estimators and metrics follow one rule:
 
     -1 is a missing label if all other labels are strings or integers >= 0. Otherwise it is a label like any other.
-    -1 is a class beside 1 alone, because labels that are -1 and 1 are the signs of two classes.
-    -1 is a missing label beside 0 and 1, with a warning, because these could be three classes.
+    If the only other label is 1, -1 is a class, because -1 and 1 are the signs of two classes. If the other labels are
+    0 and 1, -1 is a missing label, with a warning, because -1, 0 and 1 could be classes.
 
 If a user names the classes, -1 is missing unless it is one of them, and there is no warning. The values of an indicator
-matrix are 0 and 1, so that -1 beside them gives no warning either. How often -1 occurs does not matter: most labels are
-missing where few are known.
+matrix are 0 and 1, so that -1 beside them gives no warning either. How often -1 occurs does not matter, because most
+labels may be missing.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Clique:
 
     @property
     def is_token(self) -> bool:
-        """Return whether every token of a sequence is such a clique."""
+        """Return whether the cliques of this kind are all single tokens of sequences."""
         return self.array == TOKENS and self.nodes == "all_nodes"
 
     @property

@@ -289,7 +289,7 @@ def minimise(
     max_iter : the largest number of steps, or a stopping rule.
     callback : a function that is called at every point with the history so far.
     keep : a function that is called at every point with its parameters and the history so far.
-    earlier : the history of an earlier run that ended at `start`, which this run continues. The lower bounds of the
+    earlier : the history of an earlier run that ended at `start`; this run continues it. The lower bounds of the
         earlier run are not used.
 
     Examples
