@@ -416,7 +416,7 @@ class EarlierGaussian(Penalty):
 
 @dataclass(frozen=True, eq=False)
 class JointGaussian:
-    """The prior precisions 1/C + B B' of some weights of all terms together, a matrix.
+    """The matrix 1/C + B B' of prior precisions, for some weights of all terms together.
 
     The information B B' of earlier data can be larger than 1/C by more than the precision of floating-point numbers.
     The sum is therefore never formed.

@@ -145,7 +145,9 @@ def test_what_is_written_reads_as_before(X, hash_features):
 )
 def test_a_config_that_is_inconsistent_is_refused(change):
     config = SequenceReader.fit(cut(TOKENS))[0].to_config() | change
-    with pytest.raises(ValueError, match=r"^(the model file has (sequences of the kind|feature_names)|n_features is).*: expected"):
+    with pytest.raises(
+        ValueError, match=r"^(the model file has (sequences of the kind|feature_names)|n_features is).*: expected"
+    ):
         SequenceReader.from_config(config)
 
 

@@ -17,8 +17,8 @@ def accepted(
 ) -> Iterator[list[tuple[Labels, float]]]:
     """Yield, for each sequence, the `n_best` likeliest labellings that `where` accepts, with their log-probabilities.
 
-    Four times as many labellings of a sequence are computed each time, until enough of them are accepted or `max_tried`
-    labellings were tried.
+    The number of labellings that are computed for a sequence is multiplied by four, again and again, until enough of
+    them are accepted or `max_tried` labellings were tried.
     """
     for i in range(field.chains.n_samples):
         one, kept, tried, k = field.part(i, i + 1), list[tuple[Labels, float]](), 0, max(n_best, 8)

@@ -49,7 +49,7 @@ def predicted_segments(field: SegmentField, threshold: float | None, n_best: int
 
 
 def _enough(field: SegmentField, threshold: float, n_best: int | None) -> Ints:
-    """Return the segments of at least the given probability: label, start and end, counted over all tokens.
+    """Return the segments of at least the given probability: label, start and end, as positions among all tokens.
 
     If `n_best` is given, the search lowers the probability until every sequence has enough segments.
     """

@@ -138,7 +138,7 @@ def probable_spans(field: Field, rules: SpanRules, threshold: float, n_best: int
 
 
 def _best(parts: Sequence[tuple[Array, ...]], n_best: int, floor: Floats) -> Any:
-    """Return the `n_best` most probable spans of each sequence; raise its entry of `floor` to the least of them."""
+    """Return the `n_best` most probable spans per sequence; raise `floor` to the lowest of their probabilities."""
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     sequence, p = columns[0], columns[-1]
     order = np.lexsort((columns[2], columns[1], -p, sequence))

@@ -156,8 +156,7 @@ def place_of(record: Record, t: int, format: str) -> str:
 def read_templates(record: Record, path: str | None) -> Templates | None:
     """Return the templates in the file `path`, or default templates if `path` is None.
 
-    Templates turn text with the number of cells per token of `record` into features. Return None if the record is not
-    text.
+    The templates are for text that has as many cells per token as `record`. Return None if the record is not text.
     """
     if record.kind != "text":
         if path is not None:

@@ -60,11 +60,11 @@ IGNORED = either(Constraint("any value", lambda value: True))
 class CRF(ValidatedEstimator):
     """Conditional random field with the interface of sklearn-crfsuite's CRF.
 
-    A script that uses sklearn-crfsuite runs with `import kernelcrf.crfsuite as sklearn_crfsuite` instead of its import.
-    X is a list of sequences of feature dicts or of lists of feature names, and y is a list of lists of labels. The fit
-    is that of a linear `ChainCRF`: it ends with a certificate of its distance to the optimum, and does not depend on
-    the parameter `algorithm`. If a parameter is None, it has CRFsuite's default. Parameters marked as ignored have no
-    effect, and `fit` warns if one of them is not None.
+    A script that uses sklearn-crfsuite runs if `import sklearn_crfsuite` is replaced by `import kernelcrf.crfsuite as
+    sklearn_crfsuite`. X is a list of sequences of feature dicts or of lists of feature names, and y is a list of lists
+    of labels. The fit is that of a linear `ChainCRF`: it ends with a certificate of its distance to the optimum, and
+    does not depend on the parameter `algorithm`. If a parameter is None, it has CRFsuite's default. Parameters marked
+    as ignored have no effect, and `fit` warns if one of them is not None.
 
     Parameters
     ----------

@@ -37,9 +37,9 @@ def load_us_addresses(subset: Part = "train", *, folder: Folder = None) -> Label
     such as a comma that no label includes, are left out. The usual scores are the percentages of tokens, and of whole
     addresses, with the correct labels.
 
-    subset : "train" is the training set of the parser usaddress, and "test" is its main test set. Its smaller files are
-        "train_states", "test_patterns" and "test_states". The us50 files "train_us50", "train_us50_messy" and
-        "test_us50" have the conventions of other annotators.
+    subset : "train" is the training set of the parser usaddress, and "test" is its main test set. usaddress also has
+        the smaller files "train_states", "test_patterns" and "test_states". The us50 files "train_us50",
+        "train_us50_messy" and "test_us50" have the conventions of other annotators.
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
     Examples

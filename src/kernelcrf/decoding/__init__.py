@@ -17,7 +17,7 @@ VITERBI = Viterbi.name
 
 @cache
 def rules_for(distribution: type) -> Parameter:
-    """Return the constraint of rules, or of their names, that can decode a class of distributions."""
+    """Return the constraint on `decoding`: the rules, or names of rules, that suit a class of distributions."""
 
     def suits(rule: type[DecodingRule] | DecodingRule) -> bool:
         return all(hasattr(distribution, need) for need in rule.needs)
@@ -37,7 +37,7 @@ def find_rule(rule: str | DecodingRule) -> DecodingRule:
 def rule_to_config(rule: str | DecodingRule) -> str | Config:
     """Return a rule as a value that JSON can store: its name, or a dict of its name and its parameters.
 
-    Raise TypeError if the rule is not in `RULES`, because a file could not be read without its class.
+    Raise TypeError if the rule is not in `RULES`, because a reader of the file would not have the class of the rule.
     """
     if isinstance(rule, str):
         return rule

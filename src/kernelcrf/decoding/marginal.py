@@ -13,9 +13,9 @@ from kernelcrf.decoding.rule import DecodingRule
 
 @dataclass(frozen=True)
 class Marginal(DecodingRule):
-    """Choose the likeliest label of each token, node or row, which is best for the number of right labels.
+    """Choose the likeliest label of each token, node or row, which maximises the expected number of right labels.
 
-    In a set of labels, choose each label whose probability is above 1/2, which is best for Hamming loss.
+    For label sets, choose each label whose probability is above 1/2, which minimises the expected Hamming loss.
 
     Examples
     --------

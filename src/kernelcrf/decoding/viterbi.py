@@ -11,7 +11,7 @@ from kernelcrf.decoding.rule import DecodingRule
 
 @dataclass(frozen=True)
 class Viterbi(DecodingRule):
-    """Choose the likeliest labelling of each sample, which is best for the number of samples without a mistake.
+    """Choose the likeliest labelling of each sample, which maximises the expected number of samples without a mistake.
 
     Examples
     --------

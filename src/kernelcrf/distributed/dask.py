@@ -264,7 +264,7 @@ class DaskEngine(Cluster):
 def _size_of(value: object) -> int:
     """Return the size of a value in bytes, including its attributes.
 
-    Dask itself does not count attributes. It would take large objects for small ones, and never move them to disk.
+    Dask itself does not count attributes. Dask would take large objects for small ones, and never move them to disk.
     """
     attributes = getattr(value, "__dict__", {}) if type(value).__module__.startswith("kernelcrf.") else {}
     return int(sizeof_default(value) + sum(map(sizeof, attributes.values())))

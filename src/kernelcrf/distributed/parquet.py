@@ -246,7 +246,7 @@ def _locate(path: PathLike) -> tuple[ArrowObject, str]:
 
 
 def _decoding(crf: Any) -> Any:
-    """Return the decoding rule as plain values; a rule that cannot be stored is different in every call."""
+    """Return the decoding rule as plain values; for a rule that cannot be stored, each call returns a new value."""
     try:
         return rule_to_config(crf.decoding)
     except TypeError:

@@ -97,7 +97,7 @@ class LabelSetDistribution(Distribution):
         return np.array(p[:, 0] if self.model.sets.one_column else p[:, :, 1])
 
     def edge_marginals(self) -> Floats:
-        """Return an array [row, pair, i, j]: the probability of i and j for the labels of each pair in `edges_`.
+        """Return an array [row, pair, i, j] with the joint probabilities of the pairs of labels in `edges_`.
 
         i and j are 1 if the row has the first and the second label of the pair, and 0 if it does not.
         """

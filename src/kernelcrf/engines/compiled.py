@@ -66,7 +66,7 @@ class Folder(_CacheLocator):
         """Create the folder; raise OSError if it cannot be written to."""
         os.makedirs(self._path, exist_ok=True)
         if not _can_write(self._path):
-            raise PermissionError(f"{self._path} cannot be written to")
+            raise PermissionError(f"the folder {self._path} cannot be written to")
 
     def get_cache_path(self) -> str:
         """Return the path of the folder."""
@@ -89,7 +89,7 @@ class _Impl(CompileResultCacheImpl):
 
 
 class StoredCode(FunctionCache):
-    """The stored code of a function; what cannot be stored is compiled by each process."""
+    """The compiled code of a function in a folder. If the code cannot be stored, each process compiles it again."""
 
     _impl_class = _Impl
 
@@ -113,7 +113,7 @@ class StoredCode(FunctionCache):
         """Store newly compiled code, or warn that it cannot be stored."""
         try:
             if not self._has_folder:
-                raise PermissionError("no folder can be written to")
+                raise PermissionError("none of the folders for compiled code can be written to")
             super().save_overload(signature, code)  # type: ignore[no-untyped-call]
         except OSError as error:
             _warn(str(error))

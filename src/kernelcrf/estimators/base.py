@@ -203,7 +203,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
     def _find_start(self) -> Model | None:
         """Return the model of the previous fit if `warm_start` is True and there was such a fit, else None.
 
-        Raise if a parameter has changed that determines what a warm start takes over.
+        Raise if a parameter has changed since then, unless a warm start may change it.
         """
         model: Model | None = getattr(self, "model_", None) if self.warm_start else None
         if model is not None:
@@ -559,7 +559,7 @@ class InputEstimator(Estimator[Model]):
         return [replace(term, penalty=self.penalty) for term in terms]
 
     def _make_kernel(self, argument: str, n_features: int, sparse: bool, by_scale: Callable[[], float]) -> InputKernel:
-        """Return the kernel for sparse or dense inputs that the parameter with the name `argument` defines.
+        """Return the kernel that the parameter called `argument` defines, for sparse or dense inputs.
 
         by_scale : a function without arguments that computes gamma from the inputs, for gamma="scale".
         """

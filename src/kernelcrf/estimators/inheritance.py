@@ -77,7 +77,7 @@ OF_LANDMARKS = (
 
 
 def specify(parameters: Mapping[str, Any]) -> Config:
-    """Return the values of all parameters that are not free, as plain values.
+    """Return the values of all parameters except those in FREE, as plain values.
 
     parameters : a dict from names of parameters to their values. The parameters of several inputs get names such as
         `inputs__words__kernel`.

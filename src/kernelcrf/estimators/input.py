@@ -90,7 +90,7 @@ class Input(ValidatedEstimator):
 
     @classmethod
     def of_kernel(cls, given: Any) -> Input:
-        """Return an input as it is, and a kernel as the input with this kernel and default settings."""
+        """Return `given` if it is an input; if it is a kernel, return an input with this kernel and defaults."""
         return given if isinstance(given, cls) else cls(given)
 
     def check(self, name: str) -> None:

@@ -70,7 +70,7 @@ class NetworkEstimator(Estimator[Model]):
 
         present : the kinds of cliques with which a structure search starts; the search adds other kinds.
         earlier : the model of the previous fit for a warm start, or None.
-        prior : the model that determines the prior of the weights, or None. Its cliques stay.
+        prior : the model that determines the prior of the weights, or None. The new model keeps its cliques.
         grows : whether inputs may have new columns since the previous fit.
         """
         # If some potentials depend on inputs, they have the prior variance C, and constant ones C_label.

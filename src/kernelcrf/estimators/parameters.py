@@ -91,8 +91,8 @@ WEIGHTS = either(
 def least_counts(weights: Any) -> tuple[float | None, float | None]:
     """Return how often pairs must occur to have a weight, for a value of the parameter `weights`.
 
-    The first number is for pairs of a feature and a label, and the second for pairs of neighbouring labels. It is 0 if
-    it is enough that a pair occurs, and None if every pair has a weight.
+    The first number is for pairs of a feature and a label, and the second for pairs of neighbouring labels. A number is
+    0 if it is enough that a pair occurs, and None if every pair has a weight.
     """
     of_inputs, of_transitions = weights if isinstance(weights, list | tuple) else (weights, weights)
     if isinstance(weights, str):

@@ -27,7 +27,7 @@ PRIOR = either(
 
 
 def model_of(prior: Any, estimator: Any, model_type: type) -> Any:
-    """Return the model of the parameter `prior`: a fitted estimator, or the path of a model file; None for None.
+    """Return the model of `prior`, which is a fitted estimator or the path of a model file; None stays None.
 
     estimator : the class of the estimator that has the parameter, which reads files.
     model_type : the class of its models.
@@ -55,7 +55,7 @@ def model_of(prior: Any, estimator: Any, model_type: type) -> Any:
 
 
 def earlier_of(model: FittedModel, labels: Labels, n_labels: int, n_columns: Callable[[str], int]) -> Earlier:
-    """Return a model as the prior of a fit.
+    """Return the prior that an earlier model determines for a fit.
 
     labels : for each label of the model, its index among the labels of the fit.
     n_labels : the number of labels of the fit.

@@ -41,7 +41,7 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
 
     dtype : the type in which weights are stored; None means float64.
 
-    If the class of the estimator is the user's own, the file names the class of this library that it is derived from.
+    If the user derived the class of the estimator, the file names the class of this library from which it is derived.
     The parameters `engine`, `checkpoint`, `prior` and `n_jobs` are left out. If the parameter `kernel` is not a string,
     None is stored, because the fitted model contains the kernel.
     """

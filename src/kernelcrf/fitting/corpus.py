@@ -44,7 +44,8 @@ class WholeGap:
 
     Terms with the same features form a group. Dicts have one entry per group; the key is the name of the first term.
 
-    value : the gap. If the objective is not convex, it is no bound, but measures the distance from a stationary point.
+    value : the gap. If the objective is not convex, this is no bound, but a measure of the distance from a stationary
+        point.
     shares : the part of the gap that is due to functions outside the span of the landmarks.
     scores : one number per distinct input: how much the input would help as a landmark.
     """
@@ -162,7 +163,7 @@ class Problem:
         return replace(self, terms=[term for term in self.terms if term.name not in names])
 
     def only_observed(self) -> Problem:
-        """Return a copy of the problem whose terms have weights only for pairs that occur as often as `least_counts`.
+        """Return a copy of the problem with weights only for pairs that occur as often as `least_counts` demands.
 
         Pairs that have a weight in the earlier model of a prior keep it.
         """

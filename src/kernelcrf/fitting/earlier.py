@@ -149,7 +149,8 @@ def information(layout: Layout, posterior: Posterior | None) -> Floats | None:
     """Return the information of the data on each weight: the precision of its posterior minus 1 / C, at least 0.
 
     The precision of a weight is the entry of the diagonal of the Hessian, the precision given all other weights. If the
-    posterior consists of draws, it is the inverse of their variance. Return None if there is no posterior.
+    posterior consists of draws, the precision is the inverse of the variance of the draws. Return None if there is no
+    posterior.
     """
     if posterior is None:
         return None

@@ -70,7 +70,7 @@ def choose_C(fitted: Fit, groups: Groups, settings: Settings) -> tuple[Fit, Lapl
 
     Return the last fit and its evidence. The evidence is None if the search did not converge.
 
-    groups : names of the terms that share one C, for each C; all other terms keep their C.
+    groups : for each C to choose, the names of the terms that share it; all other terms keep their C.
     """
     settings = replace(settings, certify_full=False)
     is_exact = fitted.layout.size <= _most_exact(fitted)
@@ -190,7 +190,7 @@ def choose_kernel(
     Return the fit with these values, and whether the search converged within its largest number of iterations.
 
     names : names of the terms that share the kernel.
-    groups : names of the terms that share one C, for each C that is chosen as well.
+    groups : for each C that is chosen as well, the names of the terms that share it.
     n_restarts : number of further searches, from hyperparameters drawn uniformly within their bounds.
     """
     kernel = _kernel_of(fitted.problem, names)
@@ -251,8 +251,8 @@ def _kernel_of(problem: Problem, names: Collection[str]) -> InputKernel:
 def _carry_over(near: Fit, kernel: InputKernel, names: Collection[str], first: Mapping[str, FeatureMap]) -> Start:
     """Return the starting point of a fit with a new kernel, based on the fit `near` with another kernel.
 
-    The landmarks are those of the maps `first`. The weights give the same scores at the landmarks as `near`, whose
-    kernel may have been so smooth that it has fewer landmarks.
+    The landmarks are those of the maps `first`. The weights give the same scores at the landmarks as `near`. The fit
+    `near` may have fewer landmarks, if its kernel was very smooth.
     """
     end = near.end
     maps, weights = dict(end.maps), dict(end.weights)

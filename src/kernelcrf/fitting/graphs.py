@@ -35,7 +35,7 @@ class LabelledGraphs(LocalCorpus):
     to one large graph, and `labels` has a single row.
 
     cards : the number of labels of each node.
-    cliques : a dict from kinds of cliques to arrays with one row per clique, which has the indices of its nodes.
+    cliques : a dict from kinds of cliques to arrays of node indices, one row per clique.
     labels : an array with one column per node; -1 is a missing label.
     inputs : named matrices with one row per clique of the kinds that use the matrix, in the order of the samples.
     samples : for a joined graph, the index of the sample of each node; else None.
@@ -43,7 +43,7 @@ class LabelledGraphs(LocalCorpus):
     inference : a function that returns an object for inference on a graph.
     pooled : whether the frequencies of labels replace the samples. This is possible if no term has inputs and no label
         is missing.
-    base : base scores by kind of cliques, one row per clique, or None if there are none.
+    base : a dict from kinds of cliques to base scores, one row per clique; None if there are none.
     """
 
     cards: Array

@@ -163,7 +163,7 @@ def search_held_out(
 ) -> HeldOutSearch:
     """Return the C of each group, and the kernel, that are best on held-out samples.
 
-    groups : names of the terms that share one C, for each C; all other terms keep their C.
+    groups : for each C to choose, the names of the terms that share it; all other terms keep their C.
     start : an earlier fit, whose feature maps are used, or None.
     """
     choice, metric = comparison.choice, comparison.metric
@@ -338,7 +338,7 @@ class _Fold:
 
     @classmethod
     def of(cls, training: Problem, held_out: Corpus, settings: Settings, start: Start | None) -> _Fold:
-        """Return a fold; its features are those of `start`, if it has some."""
+        """Return a fold; it uses the features of `start` if there are some."""
         features = choose_features(training, settings, start)
         maps = Start({name: one.map for name, one in features.items()})
         rest = replace(training, corpus=held_out)

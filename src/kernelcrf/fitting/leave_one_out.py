@@ -120,7 +120,7 @@ def newton_steps(
     """Yield the Newton step d_i of each sequence, from the fitted weights.
 
     at : the objective at the fitted weights, evaluated with curvature=True.
-    tol : the error of log-probabilities that the accuracy of the steps must allow.
+    tol : the allowed error of log-probabilities, which determines the accuracy of the steps.
     inverse : the matrix H^-1, or None to compute products with H from the data.
     precondition : a function that returns an approximation of H^-1 v for a vector v.
     """

@@ -46,7 +46,8 @@ class Candidate:
 class Round:
     """One round of a search: the objective, its gap, and the templates that were added afterwards.
 
-    gap : the objective minus the lower bound of its last point; if labels are missing, the measure of the certificate.
+    gap : the objective minus the lower bound of its last point; if labels are missing, the measure that `Objective.gap`
+        returns.
 
     left_out : a bound on how much the absent templates could lower the objective. The minimum with all templates is at
         least objective - gap - left_out.

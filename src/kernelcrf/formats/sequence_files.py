@@ -182,7 +182,7 @@ def write(path: PathLike, records: Iterable[Record], format: str | None = None) 
 
 
 def _check_kinds(records: Iterable[Record], kind: str | None, extension: str) -> Iterator[Record]:
-    """Yield the records; raise if the input of one is not of the only kind that the format can store."""
+    """Yield the records; raise if the format cannot store the kind of input that a record has."""
     for record in records:
         if kind is not None and record.kind != kind:
             raise FormatError(

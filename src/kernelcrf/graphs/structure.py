@@ -245,7 +245,7 @@ class Graph:
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """Return the slice of columns that contains the tables of each template, by the template's name."""
+        """Return a dict from the name of each template to the slice of columns that contains its tables."""
         low, slices = 0, {}
         for name, nodes in self.cliques.items():
             high = low + len(nodes) * int(np.prod(self.shape(name)))

@@ -226,7 +226,7 @@ class InputKernel:
 
 
 def polynomial_of_0_1(kernel: str, config: Config) -> str | Polynomial:
-    """Return the kernel of a name in a file; files of version 0.1 have the degree and `coef0` of "poly" beside it."""
+    """Return the kernel with a stored name; in files of version 0.1, `config` has degree and coef0 of "poly"."""
     if kernel not in POLYNOMIALS:
         return kernel
     form = Polynomial(config.get("degree", 3), config.get("coef0", 1.0))

@@ -138,7 +138,7 @@ class FittedModel:
         return config, arrays
 
     def _without_zeros(self) -> tuple[Layout, Floats]:
-        """Return the layout and the weights without pairs whose weight is zero; a posterior needs all weights."""
+        """Return the layout and the weights without pairs whose weight is zero; with a posterior, keep all pairs."""
         if self.laplace is not None and self.laplace.posterior is not None:
             return self.layout, self.theta
         kept, weights = [], []

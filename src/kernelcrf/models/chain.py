@@ -189,7 +189,7 @@ class ChainModel(KernelModel):
         engine: LocalEngine,
         base: Mapping[str, Array] | None = None,
     ) -> ChainField:
-        """Return the random field of the labels of sequences that `reader` has read, with their base scores."""
+        """Return the random field of the labels; `reader` has read the sequences, and `base` are their base scores."""
         rows = self.term_scores(lambda term: matrix_of(flat, str(term.input)), engine)
         dtype, is_tied = rows[0][1].dtype, not (self._step_terms or STEPS in self.base)
         if is_tied:

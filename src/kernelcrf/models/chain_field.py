@@ -21,7 +21,8 @@ MOST_EDGE_MARGINALS = 2**22
 class ChainField:
     """The random field of the labels of a batch of sequences x with N tokens in total: p(y|x), given scores.
 
-    Labels are integers from 0 to L - 1. One forward-backward pass answers all questions but those about maxima.
+    Labels are integers from 0 to L - 1. One forward-backward pass is enough for all methods except those that find
+    maxima.
 
     s : token scores of shape (N, L); -inf forbids a label.
     w : transition scores of shape (L, L), or (N, L, L) if they depend on inputs; -inf forbids a transition.

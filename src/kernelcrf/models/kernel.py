@@ -116,7 +116,8 @@ class KernelModel(FittedModel):
 
     reader : converts new inputs to arrays in the same way as the inputs of `fit`.
     objective_curve : the objective at each iteration of the fit.
-    has_prior : whether another model was the prior of the fit. Files do not store its means and precisions.
+    has_prior : whether another model was the prior of the fit. Files do not store the means and precisions of the
+        prior.
     trials : the models that the fit has compared on held-out samples.
     """
 
@@ -127,7 +128,7 @@ class KernelModel(FittedModel):
 
     @property
     def search(self) -> dict[str, list[UserData]]:
-        """Return the models that the fit has compared as a dict of columns, with one entry per model."""
+        """Return a dict of columns that describes the models compared by the fit, with one entry per model."""
         columns: dict[str, list[UserData]] = {
             one.name: [getattr(t, one.name) for t in self.trials] for one in fields(Trial)
         }
@@ -277,7 +278,7 @@ class KernelModel(FittedModel):
 
     @staticmethod
     def _fields_of(trained: Trained, specification: Config) -> Config:
-        """Return the fields of `KernelModel` as a dict, given the result of training and what the fit asked for."""
+        """Return the fields of `KernelModel` as a dict, given the result of training and the settings of the fit."""
         fitted, terms = trained.fit, trained.fit.layout.terms
         return {
             "certificate": fitted.certificate,

@@ -138,7 +138,7 @@ class LabelSetModel(NetworkModel):
     def fields(
         self, X: Inputs | NamedInputs, engine: LocalEngine, base: Mapping[str, Array] | None = None
     ) -> Iterator[NetworkField]:
-        """Yield the random field of the labels for one block of rows of X after the other.
+        """Yield the random fields of the labels, one per block of rows of X.
 
         If X has no rows, yield one field for an empty block.
         """
@@ -247,7 +247,7 @@ class TableModel(NetworkModel):
         return [self.scores[0, slices[pair_name(u, v)]].reshape(cards[u], cards[v]) for u, v in self.edges.tolist()]
 
     def log_prob(self, labels: Labels, engine: LocalEngine) -> Floats:
-        """Return the log-probability of each row of `labels`; -1 means unknown, and all its values are summed over."""
+        """Return the log-probability of each row of `labels`; unknown values (-1) are summed over."""
         log_z = float(self.exact.log_partition(self.scores)[0, 0])
         if (labels >= 0).all():
             return np.asarray(labelling_scores(self.exact.graph, self.scores, labels)[:, 0] - log_z)

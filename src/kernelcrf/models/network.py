@@ -120,7 +120,7 @@ class NetworkField:
         return self._by_sample(self.moments.log_partition)
 
     def log_prob(self, labels: Labels) -> Floats:
-        """Return the log-probability of the labels of each sample; -1 means unknown, and all labels are summed over.
+        """Return the log-probability of the labels of each sample; unknown labels (-1) are summed over.
 
         With loopy inference, return a lower bound on the log-probability.
         """
@@ -192,8 +192,8 @@ class NetworkModel(FittedModel):
         """Return the scores of all labellings of all cliques, with one row per sample.
 
         inference : the inference object of the graph that all m samples share.
-        inputs : the inputs of the terms by name, such as "rows", with one row per clique.
-        base : base scores by kind of cliques, one row per clique, or None.
+        inputs : a dict from names, such as "rows", to inputs of terms, with one row per clique.
+        base : a dict from kinds of cliques to base scores, one row per clique, or None.
         """
         transformed: dict[tuple[int, str], TokenFeatures] = {}
         features = {}
@@ -235,7 +235,7 @@ class NetworkModel(FittedModel):
     def start_for(self, terms: Sequence[Term], n_columns: Callable[[str], int] | None = None) -> Start:
         """Return a starting point for a fit of these terms, with the landmarks of this model.
 
-        The weights of a term start at 0 if its label kernel is another one than in this model.
+        The weights of a term start at 0 if the term has another label kernel in this model.
         """
         known = self.layout.by_name
         same = {term.name for term in terms if term.name in known and same_label_kernel(known[term.name].k_y, term.k_y)}
@@ -286,7 +286,7 @@ class GraphModel(NetworkModel):
     seed : the seed of Gibbs sampling.
     covers : a description of the objective that the fit minimised.
     columns : the names of the features of nodes and of edges in the training data.
-    named : reads the features of nodes if they are several inputs with names, else None.
+    named : the reader of the features of nodes, if these are several inputs with names; else None.
     kinds : the types of nodes and edges, and the cliques that the user has named, in the training data.
     """
 
@@ -338,7 +338,7 @@ class GraphModel(NetworkModel):
 
     @property
     def clique_potentials(self) -> dict[str, Floats]:
-        """Return the scores of the user's cliques by name, each an array with one axis per node of a clique."""
+        """Return a dict from names of the user's cliques to scores, arrays with one axis per node of a clique."""
         return {name: self._table(self.kinds.cliques[name], k) for name, k in self.kinds.named.items()}
 
     def _table(self, kind: str, n_nodes: int) -> Floats:
@@ -387,7 +387,7 @@ class GraphModel(NetworkModel):
             yield field.marginals(NODES)[0].reshape(-1, len(self.labels.classes))
 
     def _read_inputs(self, graphs: GraphSamples, inference: str) -> tuple[Way, dict[str, Inputs]]:
-        """Return the union of the graphs with its inference, and the inputs of all terms; raise if they do not fit."""
+        """Return the union of graphs with its inference, and the inputs of all terms; raise if graphs do not fit."""
         self.check(graphs)
         graphs = graphs.with_kinds(self.kinds)
         # All nodes are one kind of cliques even if they have types, for the marginals of single nodes.

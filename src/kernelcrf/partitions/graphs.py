@@ -55,7 +55,8 @@ class GraphPartition(RowPartition):
     weights : the weight of each sample, row by row; None if all weights are 1.
     statistics : None, or an array that is used instead of labels if each row represents many samples with the same
         inputs. It has one column for each joint labelling of each clique: the fraction of samples with this labelling.
-    base : scores that are added and not learned, by kind of cliques, one row per clique; None if there are none.
+    base : a dict from kinds of cliques to scores that are added and not learned, one row per clique; None if there are
+        none.
     """
 
     inference: Inference
@@ -86,7 +87,7 @@ class GraphPartition(RowPartition):
         return tables[:, self._place(term)].reshape(-1, term.k_y.L)
 
     def _arrays(self, layout: Layout, tables: Array) -> dict[str, Array]:
-        """Return views of `tables` by kind of cliques, with the axes [row of labels, clique, joint labelling]."""
+        """Return a dict from kinds of cliques to views of `tables`, [row of labels, clique, joint labelling]."""
         sizes = {term.cliques: term.k_y.L for term in layout.terms}
         places = {name: self.graph.slices[name] for name in sizes}
         shapes = {name: ((place.stop - place.start) // sizes[name], sizes[name]) for name, place in places.items()}

@@ -84,7 +84,7 @@ class Partition(Protocol):
 
     @property
     def precision(self) -> DType:
-        """Return the least precise floating-point type of the features, which the rounding errors of scores have."""
+        """Return the least precise floating-point type of the features; it determines the rounding of scores."""
 
     @property
     def n_nodes(self) -> int:

@@ -117,7 +117,7 @@ def read_columns(
 
 
 def have_same_names(names: Sequence[Hashable] | Array | None, others: Sequence[Hashable] | Array | None) -> bool:
-    """Return whether two tables have the same column names, in any order; None is an array, which has no names."""
+    """Return whether two tables have the same column names, in any order; None stands for an array."""
     if names is None or others is None:
         return _are_positions(names) and _are_positions(others)
     return set(names) == set(others)
@@ -181,7 +181,7 @@ def _are_positions(names: Sequence[Hashable] | Array | None) -> bool:
 def _find_order(owner: str, columns: Array | None, place: str, names: Array | None) -> list[int] | None:
     """Return the index in `columns` of each of `names`; return None if the columns need not be reordered.
 
-    Raise if the columns have other names. Warn if only one of both has names.
+    Raise if the columns have other names. Warn if only one of `columns` and `names` is None.
     """
     if columns is None or _are_no_names(columns, names):
         if not _are_positions(names):
@@ -206,7 +206,7 @@ def _find_order(owner: str, columns: Array | None, place: str, names: Array | No
 
 
 def _are_no_names(names: Array, others: Array | None) -> bool:
-    """Return whether names are the positions 0, 1, ... while `others` are strings, so that both are not comparable."""
+    """Return whether names are 0, 1, ..., which are only positions beside `others`, if these are strings."""
     return _are_positions(names) and string_names(others) is not None
 
 

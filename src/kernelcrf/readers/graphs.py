@@ -71,8 +71,8 @@ class GraphSamples:
     node_types, edge_types : the type of each node and of each edge, or None.
     cliques : a dict from the user's names to cliques, one row of node numbers per clique.
     known : the kinds of cliques of a fitted model, or None if the kinds are those of these graphs.
-    named : reads the features of nodes if they are several inputs with names, else None. The nodes of a graph are then
-        read like the tokens of a sequence.
+    named : the reader of the features of nodes, if these are several inputs with names; else None. The nodes of a graph
+        are then read like the tokens of a sequence.
     """
 
     nodes: Inputs | NamedInputs
@@ -89,7 +89,7 @@ class GraphSamples:
 
     @cached_property
     def kinds(self) -> GraphKinds:
-        """Return the types and the names of cliques, which determine the cliques that share a potential."""
+        """Return the types and the names of cliques; together they say which cliques share a potential."""
         return GraphKinds.of(self.node_types, self.edge_types, self.cliques) if self.known is None else self.known
 
     def with_kinds(self, known: GraphKinds) -> GraphSamples:
@@ -120,7 +120,7 @@ class GraphSamples:
     ) -> GraphSamples:
         """Read the graphs in a container.
 
-        chosen : what each of several inputs of nodes reads, as for `InputsReader.fit`; None if nodes have one input.
+        chosen : for several inputs of nodes, the entry and the columns of each, as for `InputsReader.fit`; else None.
         sample_weight : one weight per graph; feature names in a graph of weight 0 are not added to a vocabulary.
         learns_names : whether the feature names of X are added to those that `like` knows.
         like : a `GraphSamples` without graphs. X must have the same column names, and if X is empty, `like` is
@@ -217,7 +217,7 @@ class GraphSamples:
     def inputs_of_nodes(self) -> dict[str, Inputs]:
         """Return, for each kind of nodes, their features, one row per node of this kind.
 
-        If there are several inputs, each of them has a matrix for each kind, with the name of their term.
+        If there are several inputs, each input has one matrix per kind; the key is the name of the term.
         """
         rows = {kind: _of_type(self.nodes, self.node_types, type_) for type_, kind in self.kinds.nodes.items()}
         if self.named is None:
@@ -293,10 +293,10 @@ def read_labelled_graphs(
     kept. The labels are indices into the classes, one per node; -1 is a missing label. The weights are None if all are
     1.
 
-    class_weight : weights of labels; a graph has the mean weight of its known labels as a factor.
+    class_weight : weights of labels; the weight of a graph is multiplied by the mean weight of its known labels.
     like : a `GraphSamples` without graphs, whose column names these graphs must have; None means the column names of
         the first graph.
-    chosen : what each of several inputs of nodes reads, as for `InputsReader.fit`; None if nodes have one input.
+    chosen : for several inputs of nodes, the entry and the columns of each, as for `InputsReader.fit`; else None.
     learns_names : whether the feature names of X are added to those that `like` knows.
     known : if the fit has a prior, the label reader of the earlier model, to which new labels are added; otherwise
         None. With a prior, all weights may be 0.

@@ -49,7 +49,7 @@ class InputsReader:
         sample_weight: UserData = None,
         owner: str = OWNER,
     ) -> tuple[InputsReader, NamedInputs, Chains]:
-        """Return a reader for sequences like X, the inputs of X, and the `Chains` with the rows of each sequence.
+        """Return three values: a reader for sequences like X, the inputs of X, and the `Chains` of X.
 
         chosen : for each input, a pair (entry, columns). The entry None means the entry with the name of the input. The
             columns are None for all columns, a slice, or a list of indices or names.
@@ -93,7 +93,7 @@ class InputsReader:
     def extend(
         self, X: UserData, lengths: UserData = None, sample_weight: UserData = None
     ) -> tuple[InputsReader, NamedInputs, Chains]:
-        """Return a reader that also knows the feature names of X, the inputs of X, and their `Chains`."""
+        """Return three values: a reader that also knows the feature names of X, the inputs of X, and their `Chains`."""
         self._check_mappings(X, lengths)
         readers: dict[str | None, SequenceReader] = {}
         tables: dict[str | None, Inputs] = {}
@@ -161,7 +161,7 @@ class InputsReader:
 
     @property
     def has_vocabulary(self) -> bool:
-        """Return whether columns of an entry belong to the feature names that occur in the training data."""
+        """Return whether an entry has columns for the feature names of the training data."""
         return any(reader.has_vocabulary for reader in self.entries.values())
 
     @property

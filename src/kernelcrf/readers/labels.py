@@ -79,7 +79,7 @@ class LabelReader:
         return LabelReader(_sort_labels([*self.classes.tolist(), *new])) if new else self
 
     def positions_of(self, other: LabelReader) -> Labels:
-        """Return the index among the classes of this reader of each class of another reader."""
+        """Return, for each class of another reader, its index among the classes of this reader."""
         return np.array([self._index[label] for label in other.classes.tolist()], np.int32)
 
     def encode(self, tokens: Sequence[UserData], chains: Chains) -> tuple[Labels, Flags | None]:

@@ -18,7 +18,7 @@ from kernelcrf.readers.weights import read_weights
 def extend_reader(
     reader: SequenceReader, X: UserData, lengths: UserData = None, sample_weight: UserData = None
 ) -> tuple[SequenceReader, Inputs, Chains]:
-    """Return a reader that also knows the feature names of X, the tokens of X as a matrix, and their `Chains`.
+    """Return three values: a reader that also knows the feature names of X, the tokens of X, and their `Chains`.
 
     Old names keep their columns, and new names get the columns after them. If the reader has no vocabulary, it is
     returned unchanged.

@@ -38,7 +38,7 @@ class RowReader:
 
     owner : the name of the estimator, for error messages.
     column_names : the names of the columns if `fit` was given a data frame; otherwise None.
-    named : reads the inputs if they have names; each row is then a sequence of one token. Otherwise None.
+    named : if the inputs have names, the reader of inputs, for which a row is a sequence of one token; otherwise None.
     """
 
     owner: str
@@ -62,7 +62,7 @@ class RowReader:
         X becomes a dense or CSR matrix, and y an array, or a CSR matrix if it is sparse.
 
         sample_weight : one weight per row; feature names in a row of weight 0 are not added to a vocabulary.
-        chosen : what each of several inputs reads, as for `InputsReader.fit`; None if X is one input without a name.
+        chosen : for several inputs, the entry and the columns of each, as for `InputsReader.fit`; else None.
         """
         if y is None:
             raise ValueError(f"{owner} requires y to be passed, but the target y is None: expected one label per row")
@@ -103,7 +103,7 @@ class RowReader:
         return as_writable(X)
 
     def extend(self, X: UserData, sample_weight: UserData = None) -> tuple[RowReader, Inputs | NamedInputs]:
-        """Return a reader that also knows the feature names of X, and the inputs of X.
+        """Return a pair: a reader that also knows the feature names of X, and the inputs of X.
 
         sample_weight : one weight per row; names in a row of weight 0 are not added.
         """
@@ -245,7 +245,7 @@ def _missing(y: Array, classes: UserData) -> Flags:
 
 
 def _same_type(labels: Array) -> Array:
-    """Return labels that are stored as objects, such as strings beside None, as an array of their own type."""
+    """Return labels that are stored as objects, such as strings beside None, as an array of strings or numbers."""
     kinds = {type(label) for label in labels.tolist()} if labels.dtype == object else set()
     return np.asarray(labels.tolist()) if len(kinds) == 1 and kinds <= {str, int, float, bool} else labels
 

@@ -67,7 +67,7 @@ class SequenceReader:
         first: int = 0,
         owner: str = OWNER,
     ) -> tuple[SequenceReader, Inputs, Chains]:
-        """Return a reader for sequences like X, the tokens of X as a dense or CSR matrix, and the `Chains` of X.
+        """Return three values: a reader for sequences like X, the tokens of X as a matrix, and the `Chains` of X.
 
         The `Chains` say which rows of the matrix belong to each sequence.
 
@@ -163,7 +163,7 @@ class SequenceReader:
 
     @property
     def has_vocabulary(self) -> bool:
-        """Return whether columns belong to the feature names that occur in the training data."""
+        """Return whether there are columns for the feature names of the training data."""
         return self.vocabulary is not None
 
     @property

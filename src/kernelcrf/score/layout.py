@@ -194,7 +194,7 @@ class Layout:
         return self.project_change(theta) if self.mean is None else self.mean + self.project_change(theta - self.mean)
 
     def project_change(self, theta: Floats) -> Floats:
-        """Return a difference of two points without the components that `project` makes equal."""
+        """Remove from the difference of two points the components that `project` makes equal for all points."""
         weights = self.split(theta)
         projected = {term.name: term.project(weights[term.name]) for term in self.terms}
         return theta if all(projected[name] is W for name, W in weights.items()) else self.join(projected)

@@ -232,7 +232,7 @@ def _residual(objective: Objective, p: Floats, q: Floats) -> Floats:
 
 
 def _kept(layout: Layout, width: int, steps: tuple[int, ...]) -> tuple[Array, Array]:
-    """Return two arrays that are 1 where features, and transitions, have a weight, and 0 elsewhere.
+    """Return two arrays, for features and for transitions: 1 for entries that are weights, and 0 for others.
 
     The first one has `width` columns, and a single row if all pairs of a feature and a label have a weight. The second
     one has the shape `steps`. If weights have their own prior precisions lam, the entry of a weight is 1 / (C lam).

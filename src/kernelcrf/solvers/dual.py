@@ -161,8 +161,8 @@ def _is_slow(gaps: list[float], allowed: float) -> bool:
 def _expected_passes(gaps: list[float], allowed: float) -> float:
     """Estimate how many more passes are needed until the gap is at most `allowed`.
 
-    gaps : the gap after each pass so far. It is assumed to shrink as fast as since the largest of the last TRIAL gaps:
-        in the first passes, the gap can grow together with D.
+    gaps : the gap after each pass so far. The gap is assumed to shrink as fast as it did since its largest value in the
+        last TRIAL passes, because it can grow in the first passes, together with D.
     """
     if len(gaps) <= TRIAL or gaps[-1] <= allowed:
         return 0.0

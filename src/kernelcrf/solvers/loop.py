@@ -159,8 +159,8 @@ class Progress:
     def confirm(self, *, curvature: bool = False) -> Evaluation:
         """Compute the scores of the best point from the features, if they were moved along lines; return the point.
 
-        The rounding errors of moved scores add up, so that bounds and values from them are replaced. The last record of
-        the history becomes that of the best point.
+        The rounding errors of moved scores add up, so that bounds and values from moved scores are replaced. The last
+        record of the history then describes the best point.
 
         curvature : whether the point must support products with the Hessian.
         """
@@ -187,7 +187,7 @@ class Progress:
         if not finite or (self.objective.is_convex and not np.isfinite(relative)):
             raise ValueError(
                 f"the objective is {at.value:.3g}, its lower bound {at.lower_bound:.3g} and its largest derivative "
-                f"{np.abs(at.gradient).max(initial=0.0):.3g}, which overflows: expected smaller numbers; scale the "
+                f"{np.abs(at.gradient).max(initial=0.0):.3g}, which overflow: expected smaller numbers; scale the "
                 "inputs, for example with sklearn.preprocessing.StandardScaler, lower C and C_label, or use another "
                 "kernel"
             )

@@ -76,7 +76,7 @@ class Proximal(Solver):
         return OPTIMAL if progress.solved else progress.stop.name
 
     def _descend(self, at: Evaluation, metric: _Metric, progress: Progress) -> Evaluation:
-        """Take accelerated proximal gradient steps, which start again without acceleration if P rises."""
+        """Take accelerated proximal gradient steps; if P rises, start again without acceleration."""
         objective, z, speed = progress.objective, at, 1.0
         for _ in range(self.steps):
             new = metric.step(z, progress)

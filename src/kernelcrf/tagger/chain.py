@@ -1,4 +1,4 @@
-"""Likeliest labels and probabilities of the labels of one sequence, with NumPy; all numbers are float64.
+"""Compute the likeliest labels and the probabilities of the labels of one sequence with NumPy, in float64.
 
 With the scores s_t(j) of labels and w_t(i, j) of steps, Viterbi's recursion is
 
@@ -8,7 +8,8 @@ and the first of several labels with equal values is chosen. Probabilities come 
 `inference.scaled`, whose docstring has the formulas. If transitions are forbidden or differ by more than FREE_RANGE,
 labels of negligible weight may matter later. Messages are then logarithms, as in `inference.logspace`.
 
-A score of -inf forbids a label or a step. `w` has one matrix for all tokens, or one per token, whose first is not used.
+A score of -inf forbids a label or a step. `w` has one matrix for all tokens, or one per token. The matrix of the first
+token is not used.
 """
 
 from __future__ import annotations

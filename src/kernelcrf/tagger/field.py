@@ -1,4 +1,4 @@
-"""The random field of the labels of sequences; `answers.span_probabilities` has its protocol."""
+"""The random field of the labels of sequences; `answers.span_probabilities` defines its protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hash of names of features: the 32 bits of MurmurHash3 with seed 0, as a signed number, as in scikit-learn."""
+"""The hash of feature names: the 32 bits of MurmurHash3 with seed 0, as a signed number, as in scikit-learn."""
 
 from __future__ import annotations
 

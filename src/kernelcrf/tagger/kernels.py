@@ -36,7 +36,7 @@ FLOAT64 = np.dtype(np.float64)
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of a kernel; those of other kernels than the polynomial one have the default form."""
+    """The parameters of a kernel; only the polynomial kernel uses `form`."""
 
     gamma: float
     form: Polynomial
@@ -134,7 +134,7 @@ class SparseLandmarks:
         return np.asarray(np.exp(-self.with_.gamma * (sums + self.sums - shared)))
 
     def cosine(self, X: SparseRows) -> Floats:
-        """Return the cosine of the angle of rows and landmarks, which is 0 for rows without entries."""
+        """Return the cosine of the angle between rows and landmarks; it is 0 for rows without entries."""
         squares = add_at(X.of_entries, np.square(_values(X)), (X.n_rows, 1))
         lengths = np.sqrt(np.where(squares > 0, squares, 1) * np.where(self.squares > 0, self.squares, 1))
         return np.asarray(self.products(X) / lengths)

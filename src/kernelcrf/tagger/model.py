@@ -1,4 +1,4 @@
-"""The model of a file: what it needs to score the labels of one sequence. Files of anyone are read with checks."""
+"""A model that was read from a file, with all that scores of the labels of one sequence need. Each value is checked."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ PAIR_BYTES = 100
 class InputTerm(NamedTuple):
     """A term that depends on inputs.
 
-    entry, columns : what it reads: an entry of the sequence, or None for the sequence itself, and columns or None.
-    cliques : what it scores, a name in CLIQUES.
+    entry : the entry of the sequence that the term reads; None means the sequence itself.
+    columns : the columns that the term reads; None means all.
+    cliques : the kind of cliques that the term scores, a name in CLIQUES.
     """
 
     weights: Weights
@@ -78,7 +79,7 @@ class StoredModel:
 
     classes : the labels, in the order of the columns of scores.
     decoding : the name of the rule that chooses labels, and the parameters of the rule.
-    readers : the reader of each entry of a sequence; the only key is None if sequences are no mappings.
+    readers : the reader of each entry of a sequence; if sequences are no mappings, the only key is None.
     terms : the terms that depend on inputs, in the order in which scores are added.
     bias, start, end : the scores of labels at all tokens, at the first and at the last token.
     w : the scores of steps (L, L), which are -inf for forbidden steps.
@@ -225,7 +226,7 @@ def _read_model(config: Config, arrays: Arrays, budget: Budget, steps: Transform
 def _read_terms(
     config: Config, arrays: Arrays, L: int, widths: Mapping[str, int]
 ) -> tuple[list[tuple[Weights, str, str]], dict[str, Floats]]:
-    """Return the terms with inputs, with the name of the input and what they score, and the scores of other terms."""
+    """Return (weights, name, kind of cliques) of each term with inputs, and a dict of the scores of other terms."""
     kernels = [_read_label_kernel(one) for one in config["label_kernels"]]
     grams: dict[int, tuple[Gram, Array]] = {}
     terms: list[tuple[Weights, str, str]] = []
@@ -235,7 +236,10 @@ def _read_terms(
     for one in config["terms"]:
         name, cliques, place = one["name"], one["cliques"], one["label_kernel"]
         if type(place) is not int or not 0 <= place < len(kernels):
-            raise ModelFileError(f"label_kernel is {shown(place)}: expected the place of a label kernel")
+            raise ModelFileError(
+                f"the model file has label_kernel={shown(place)}: expected the index of a label kernel. Use another "
+                "copy"
+            )
         n, k_y = read_count(one, "n", 1), kernels[place]
         size = L * L if cliques == STEPS else L
         if size != k_y.L:
@@ -251,7 +255,10 @@ def _read_terms(
         if len(own) != n_weights:
             continue
         if pairs is not None and not (k_y.is_identity and len(pairs[0]) == n + 1):
-            raise ModelFileError(f"the pairs of the term {shown(name)} do not match its {n} features: expected {n}")
+            raise ModelFileError(
+                f"the pairs of the term {shown(name)} do not match its {n} features: expected pairs for {n} "
+                "features. Use another copy"
+            )
         if one["kernel"] is None:
             W = np.zeros((1, k_y.rank))
             if pairs is None:

@@ -1,4 +1,4 @@
-"""Tagger: the labels, probabilities and spans of sequences by a model file, with NumPy and safetensors alone."""
+"""Compute labels, probabilities and spans of sequences from a model file, with NumPy and safetensors alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TaggedSpan(NamedTuple):
 
 
 class Tagger:
-    """A ChainCRF, or a pipeline that ends with one, as a file has it that `kernelcrf.save` wrote.
+    """A ChainCRF, or a pipeline that ends with one, read from a file that `kernelcrf.save` wrote.
 
     A sequence is what `ChainCRF.predict` takes, without the list around it: a list of feature dicts or of lists of
     feature names, an array with one row per token or, for a model with several inputs, a dict of these. All numbers are

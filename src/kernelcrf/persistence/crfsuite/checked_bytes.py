@@ -37,7 +37,7 @@ class CheckedBytes:
         return self.rows(start, n, NUMBER, what).astype(np.int64)
 
     def numbers_at(self, places: Ints, what: str) -> Ints:
-        """Return the unsigned 32-bit numbers that begin at the bytes `places`."""
+        """Return the unsigned 32-bit numbers at the byte positions `places`."""
         if len(places) and (places.min() < 0 or places.max() + NUMBER.itemsize > len(self)):
             last = len(self) - 1
             raise ModelFileError(f"{what} have positions outside {self.what}: expected positions from 0 to {last:,}")

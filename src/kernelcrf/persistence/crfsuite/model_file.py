@@ -119,7 +119,7 @@ def begins_like_crfsuite(path: PathLike) -> bool:
 
 
 def refuse_suffix(path: PathLike, kind: str) -> None:
-    """Raise if a file name ends like those of CRFsuite's models; an estimator of this kind is no such model."""
+    """Raise if a file name has CRFsuite's extension; estimators of this kind cannot have that format."""
     if os.fspath(path).endswith(SUFFIX):
         raise ValueError(
             f"path={shown(path)}: a {kind} cannot be written as a model of CRFsuite: expected a ChainCRF. Save it as a "
@@ -289,7 +289,7 @@ def _check_references(file: CheckedBytes, position: int, mark: bytes, n: int, so
 
 
 def _references(mark: bytes, source: Array, first: int, n: int, n_spare: int, position: int) -> bytes:
-    """Return the chunk of references to features that are sorted by `source`; the place of the first one is `first`."""
+    """Return the chunk of references to features that are sorted by `source`; the first feature has place `first`."""
     counts = np.bincount(source, minlength=n)
     heads = np.arange(n) + np.cumsum(counts) - counts
     numbers = np.empty(n + len(source), np.int64)
