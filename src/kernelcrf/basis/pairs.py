@@ -113,8 +113,8 @@ class Pairs:
 def frequencies(X: Inputs, allowed: Flags) -> Array:
     """Return how often each feature occurs with each label: one row per column of the CSR matrix X.
 
-    An entry x of X counts |x| times. An entry that is stored and zero counts as TRACE, so that its pair is observed, as
-    in CRFsuite. `allowed` are the labels that each row of X may have, one column per label.
+    An entry x of X counts |x| times. An entry that is stored but zero counts as TRACE, so that its feature is observed
+    with the label, as in CRFsuite. `allowed` are the labels that each row of X may have, one column per label.
     """
     counts = np.zeros((X.shape[1], allowed.shape[1]), np.float32)
     _count(X.indices, X.data, X.indptr, allowed, counts)

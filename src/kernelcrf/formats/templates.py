@@ -263,7 +263,7 @@ class TemplateColumns:
         self._known = [Memo(partial(_column, vocabulary, template)) for template in templates.compiled]
 
     def entries(self, sequences: TextSequences) -> Entries:
-        """Return one sparse row per token, the same as a vectoriser makes from the result of `Templates.features`."""
+        """Return the sparse rows, one per token, that a vectoriser makes from the result of `Templates.features`."""
         seen, inside = self._templates.cells(sequences)
         table = np.empty((len(inside), len(seen)), np.int32)
         for k, (template, cells, known) in enumerate(zip(self._templates.compiled, seen, self._known, strict=True)):

@@ -68,7 +68,9 @@ def read_array(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | 
 def check_factor(name: str, factor: Array) -> None:
     """Raise unless all diagonal entries of a Cholesky factor are positive; otherwise it could not be inverted."""
     if not (np.diagonal(factor) > 0).all():
-        raise ModelFileError(f"the Cholesky factor {name!r} has diagonal entries <= 0: expected entries > 0")
+        raise ModelFileError(
+            f"the Cholesky factor {name!r} has diagonal entries <= 0: expected only entries > 0 on the diagonal"
+        )
 
 
 class StoredMap(NamedTuple):

@@ -128,7 +128,10 @@ class GraphKinds:
             return cls()
         named = config["named"]
         if not isinstance(named, dict) or not all(type(k) is int and 2 <= k <= MOST_SCORES for k in named.values()):
-            raise ModelFileError(f"named is {shown(named)}: expected the number of nodes of each clique, 2 or more")
+            raise ModelFileError(
+                f"the model file has the cliques {shown(named)}: expected a number of nodes, 2 or more, for each "
+                "name. Use another copy"
+            )
         kinds = cls(_read_types(config, "node_types"), _read_types(config, "edge_types"), named)
         kinds.check_sizes(L)
         return kinds
@@ -164,7 +167,10 @@ def _read_types(config: Config, name: str) -> tuple[Type, ...] | None:
     if types is None:
         return None
     if not isinstance(types, list) or not types or not all(type(type_) in (str, int) for type_ in types):
-        raise ModelFileError(f"{name} is {shown(types)}: expected a list of strings and integers, or null")
+        raise ModelFileError(
+            f"the model file has {name}={shown(types)}: expected a list of strings and integers, or null. Use "
+            "another copy"
+        )
     if len(set(types)) < len(types):
-        raise ModelFileError(f"{name} is {shown(types)}: expected different types")
+        raise ModelFileError(f"the model file has {name}={shown(types)}: expected different types. Use another copy")
     return tuple(types)

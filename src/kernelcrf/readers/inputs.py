@@ -30,7 +30,7 @@ class InputsReader:
     """Reads sequences with the same entries and columns as the sequences passed to `fit`.
 
     entries : the reader of each entry of a sequence; if sequences are no mappings, the only key is None.
-    sources : what each input reads.
+    sources : the entry and the columns that each input reads.
     """
 
     entries: Mapping[str | None, SequenceReader]
