@@ -214,7 +214,7 @@ def test_files_give_the_same_model(tmp_path, parameters):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"named": {"ring": 1}}, "expected the number of nodes of each clique"),
+        ({"named": {"ring": 1}}, "expected a number of nodes, 2 or more, for each name"),
         ({"named": {"ring": 10**6, "far": 2}}, "expected at most .* joint labels"),
         ({"named": {"ring": 3}}, "expected one of"),
         ({"named": {"ring": 3, "far": 2, "more": 3}}, "expected features for .*more"),
