@@ -63,9 +63,9 @@ class CertifiedLabels:
     labels : one array of labels per sequence, the likeliest labelling.
     tokens : one array of booleans per sequence; True if the optimum provably predicts the label of the token.
     sequences : whether all labels of a sequence are certified, one boolean per sequence.
-    margins : one array per sequence. The margin of a label is a lower bound, for the optimum, on the score of `labels`
-        minus the best score of a labelling with another label at the token. The label is certified if its margin is
-        positive.
+    margins : one array per sequence. Take the score of `labels` at the optimum, and subtract the best score of a
+        labelling with another label at the token. The margin is a lower bound on this difference. A label with a
+        positive margin is certified.
     radius : the largest possible distance of the fitted weights from the optimum, in units of the prior's standard
         deviation.
 

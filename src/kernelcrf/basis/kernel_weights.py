@@ -37,7 +37,7 @@ LARGEST_SCORE = {np.dtype(one): float(np.sqrt(np.finfo(one).max)) for one in (np
 
 @dataclass(frozen=True, eq=False)
 class PrimalWeights:
-    """The weights W of a model with the linear kernel, which has the scores X W for inputs X."""
+    """The weights W of a model with the linear kernel; inputs X have the scores X W."""
 
     W: Array
 

@@ -94,12 +94,12 @@ class Input(ValidatedEstimator):
         return given if isinstance(given, cls) else cls(given)
 
     def check(self, name: str) -> None:
-        """Raise if a parameter is wrong; `name` is the name of this input, which the error shows."""
+        """Raise if a parameter is wrong; the error shows `name`, the name of this input."""
         for parameter, constraint in declared_parameters(Input).items():
             constraint.check(OF_INPUT + name + BETWEEN + parameter, getattr(self, parameter))
 
     def make_kernel(self, name: str, reader: InputsReader, by_scale: Callable[[str], float]) -> InputKernel:
-        """Return the kernel of this input, which has the given name.
+        """Return the kernel of this input; `name` is the name of the input.
 
         by_scale : a function that computes gamma from the input of a given name, for gamma="scale".
         """

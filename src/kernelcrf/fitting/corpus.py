@@ -192,7 +192,7 @@ class Problem:
 
 
 def folds(n_samples: int, least: int = HELD_OUT) -> Sequence[Flags]:
-    """Return one array of flags per fold, which are True for held-out samples; `Corpus.hold_out` explains the folds.
+    """Return one array per fold, whose flags are True for held-out samples; `Corpus.hold_out` explains the folds.
 
     least : with fewer samples, there is no fold.
     """
@@ -309,7 +309,7 @@ def sharing_inputs(terms: Iterable[Term]) -> list[list[Term]]:
 
 
 def input_of(term: Term) -> tuple[str, InputKernel]:
-    """Return the name and the kernel of the inputs of a term, which must have inputs."""
+    """Return the name and the kernel of the inputs of a term; the term must have inputs."""
     assert term.input is not None
     assert term.kernel is not None
     return term.input, term.kernel

@@ -66,7 +66,7 @@ class LabelledGraphs(LocalCorpus):
 
     @property
     def mass(self) -> float:
-        """Return the sum of the weights of all samples, which is their number if all weights are 1."""
+        """Return the sum of the weights of all samples; if all weights are 1, this is the number of samples."""
         return float(self.n_samples if self.weights is None else self.weights.sum())
 
     @property

@@ -95,6 +95,6 @@ def labelling_scores(
 def log_prob(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, labels: npt.ArrayLike, *, n_threads: int = 1
 ) -> Floats:
-    """Return the log-probability log p(labels|x) of each sequence, which is -inf if its labels are forbidden."""
+    """Return the log-probability log p(labels|x) of each sequence; it is -inf if the labels are forbidden."""
     score = labelling_scores(scores, transitions, chains, labels)
     return score - log_partition(scores, transitions, chains, n_threads=n_threads)

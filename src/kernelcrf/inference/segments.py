@@ -215,7 +215,7 @@ class Observed:
 
 @dataclass(frozen=True, eq=False)
 class SegmentMessages:
-    """The forward and backward messages of sequences, which the docstring of the module defines.
+    """The forward and backward messages of sequences; the docstring of the module defines them.
 
     weights : the weight of each sequence in moments that are sums over sequences.
     forward, backward : the messages A, B, H and G, and Y, C and R, with one row per position of each sequence.

@@ -94,8 +94,8 @@ class FittedModel:
 
         The weights of new columns, and of new pairs of a feature and a label, start at 0.
 
-        n_columns : a function that returns the number of columns of an input, which may have new columns at the end;
-            None if no input has new columns.
+        n_columns : a function that returns the number of columns of an input, with new columns at the end; None if no
+            input has new columns.
         """
         new, old = {term.name: term for term in terms}, self.layout.split(self.theta)
         maps: dict[str, FeatureMap] = {}

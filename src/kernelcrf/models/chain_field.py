@@ -35,7 +35,7 @@ class ChainField:
 
     @cached_property
     def messages(self) -> ChainMessages:
-        """Return the messages of the sequences, which are computed once."""
+        """Return the messages of the sequences; they are computed once."""
         return ChainMessages.of(self.s, self.w, self.chains, n_threads=self.n_threads)
 
     def part(self, low: int, high: int) -> ChainField:
@@ -112,7 +112,7 @@ class ChainField:
 
 
 def _log_partition(one: ChainField) -> float:
-    """Return the log-partition of one sequence, which is -inf if all its labellings are forbidden."""
+    """Return the log-partition of one sequence; it is -inf if all labellings are forbidden."""
     try:
         return float(one.log_partition()[0])
     except InfeasibleSequenceError:

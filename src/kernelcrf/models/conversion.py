@@ -233,7 +233,7 @@ def _convert_potentials(config: Config, arrays: Arrays) -> tuple[Config, Arrays]
 
 
 def _convert_tables(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
-    """Return the content of the file of a model of tables, which has one term per variable and per pair."""
+    """Convert the content of a file of a model of tables; the result has one term per variable and per pair."""
     cards = [len(one["values"]) for one in config["categories"]]
     terms = [_plain_term(f"variable {v}", f"variable {v}", L) for v, L in enumerate(cards)]
     for u, v in read_array(arrays, "edges", (len(arrays["edges"]), 2), "i").tolist():

@@ -173,7 +173,7 @@ class NetworkModel(FittedModel):
         return 16 * sum(term.n * term.k_y.L for term in self.layout.terms)
 
     def potential(self, name: str) -> Floats:
-        """Return the scores of the labellings of a clique by the term called `name`, which has no inputs."""
+        """Return the scores of the labellings of a clique by the term called `name`; the term has no inputs."""
         return np.asarray(self.layout.by_name[name].expand(self.layout.split(self.theta)[name])[0])
 
     def landmarks_of(self, name: str) -> Inputs | None:

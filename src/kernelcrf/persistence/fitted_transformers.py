@@ -48,7 +48,7 @@ def read_fitted(
     """Return the value of the fitted attribute `name`; raise unless its shape is one of `shapes`.
 
     shapes : the shapes that `FITTED` allows, with letters for sizes.
-    sizes : a dict from letters to sizes, which is extended with the sizes of this attribute.
+    sizes : a dict from letters to sizes; the sizes of this attribute are added to it.
     """
     if name in numbers:
         if numbers[name] is None and None in shapes:

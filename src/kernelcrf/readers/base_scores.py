@@ -67,7 +67,7 @@ def read_node_scores(
 
 
 def check_base_scores(names: Sequence[str], base: Mapping[str, Array] | None) -> None:
-    """Raise if `base` does not have the same kinds of base scores as the fit of the model, which are `names`."""
+    """Raise if `base` has other kinds of base scores than `names`, the kinds that the fit of the model had."""
     if base is None and not names:
         return
     given = [] if base is None else sorted(base)

@@ -79,7 +79,7 @@ class Clique:
 
     @property
     def has_token_inputs(self) -> bool:
-        """Return whether a clique may read the input of a token: its single token, or the second token of a step."""
+        """Return whether a clique may read the input of a token; for a step, this is its second token."""
         return self.array in (TOKENS, STEPS)
 
     @property

@@ -8,9 +8,9 @@ With the gradient g and the Hessian H of the objective P, Newton's direction d s
     Subspace      solves for the parameters of a single term, the term with the largest bound (Corollary 10)
 
 NewtonCG: if P were quadratic, the residual of the linear system would be the gradient at the next point, and the
-certified gap would be proportional to its square. Each system is therefore solved until the residual is a fraction of
-the gradient, which is smaller near the optimum. The last system is only solved until the gap would fall below the
-tolerance.
+certified gap would be proportional to its square. Each system is therefore solved until the residual is a certain
+fraction of the gradient; this fraction is smaller near the optimum. The last system is only solved until the gap would
+fall below the tolerance.
 
 BlockJacobi: with strong transitions, the labels of neighbours depend on each other. The blocks can then have less than
 half of the true curvature, and full steps would diverge. A nearly exact line search prevents this.

@@ -157,7 +157,7 @@ class SparseLandmarks:
 
 
 def add_at(places: Places, values: Floats | None, shape: tuple[int, int]) -> Floats:
-    """Return an array of this shape with the sums of the values, which are 1 if `values` is None, at flat places."""
+    """Return an array of this shape, with each value added at its flat place; all values are 1 if there are none."""
     # Without places, NumPy returns integers.
     total: Array = np.bincount(places, values, shape[0] * shape[1])
     return total.reshape(shape).astype(np.float64, copy=False)
