@@ -100,13 +100,13 @@ def specify(parameters: Mapping[str, Any]) -> Config:
 
 
 def check_warm_start(asked: Config, model: FittedModel) -> None:
-    """Raise if a fit asks for other values than those of the model that it would start from."""
+    """Raise if a setting of a fit differs from that of the model from which the fit would start."""
     remedy = "warm_start=True keeps kernels, landmarks and labels. Pass the earlier value, or warm_start=False"
     _check(asked, model, lambda name, value: name in FREE, "the previous fit had", remedy)
 
 
 def check_prior(asked: Config, model: FittedModel) -> None:
-    """Raise if a fit asks for other values than those of the model that is its prior."""
+    """Raise if a setting of a fit differs from that of the model that is the prior of the fit."""
 
     def is_free(name: str, value: Any) -> bool:
         return name in FREE_WITH_PRIOR or (name in AS_IN_PRIOR and value in AS_IN_PRIOR[name])

@@ -25,7 +25,7 @@ ANOTHER = "object "
 def differences(asked: Mapping[str, Any], earlier: Mapping[str, Any], free: Collection[str] = ()) -> list[str]:
     """Return the names of the values that differ between two specifications, except for those in `free`.
 
-    A value that only one of the specifications has counts as different if it is in `asked`.
+    A value of `asked` that `earlier` does not have counts as different. Values that only `earlier` has are ignored.
     """
     return [name for name, value in asked.items() if name not in free and earlier.get(name, ANOTHER) != value]
 
