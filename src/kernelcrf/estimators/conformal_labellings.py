@@ -95,8 +95,8 @@ class ConformalLabellings(Conformal):
         if cut:
             few = "calibrate with more sequences" if threshold == np.inf else "increase max_size"
             warnings.warn(
-                f"{len(cut)} of {len(ranked)} sets have more than max_size={self.max_size} labellings and were cut: "
-                f"their is_complete is False; {few}, or lower confidence_level",
+                f"{len(cut)} of {len(ranked)} sets have more than max_size={self.max_size} labellings and were cut "
+                f"(their attribute is_complete is False): {few}, or lower confidence_level",
                 stacklevel=stacklevel_of_user(),
             )
         return Ragged(

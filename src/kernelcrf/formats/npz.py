@@ -138,7 +138,8 @@ def _inputs(arrays: dict[str, Array], name: str) -> Inputs:
             check_rows(X)
         except (ValueError, TypeError, OverflowError) as error:
             raise FormatError(
-                f"{name}: the arrays {', '.join(CSR)} do not form a valid CSR matrix ({one_line(error)})"
+                f"{name}: the arrays {', '.join(CSR)} do not form a valid CSR matrix ({one_line(error)}): expected "
+                "the arrays of one CSR matrix of SciPy, and its shape"
             ) from None
     if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
         raise FormatError(

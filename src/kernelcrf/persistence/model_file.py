@@ -110,7 +110,9 @@ def read(path: PathLike, *, texts: Callable[[Texts], Sequence[str]] = list) -> C
             "it on another machine"
         ) from None
     except (SafetensorError, ValueError, TypeError, LookupError, RecursionError) as error:
-        raise ModelFileError(f"{path}: not a model file that this version can read ({error})") from None
+        raise ModelFileError(
+            f"{path}: not a model file that this version can read ({error}): expected a file that save has written"
+        ) from None
 
 
 def begins_like_model(path: PathLike) -> bool:

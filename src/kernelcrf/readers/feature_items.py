@@ -100,7 +100,10 @@ def collect_items(
         elif kind is dict:
             collect_items(value, separator, names, values, prefix + name + separator)
         else:
-            raise TypeError("a value that is not finite, or of an unusual type")
+            raise TypeError(
+                "a feature has a value that is not finite, or of an unusual type: expected a finite number, a "
+                "string or a dict"
+            )
 
 
 def _check_name(name: UserData, where: str = "") -> str:
