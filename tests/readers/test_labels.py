@@ -147,7 +147,7 @@ def test_what_is_written_reads_as_before(classes):
 
 def test_a_config_that_does_not_hold_together_is_refused():
     for config in ({"kind": "U", "classes": ["a", 1.5, "a"]}, {"kind": "i", "classes": ["a", "b"]}):
-        with pytest.raises(ValueError, match=r"values are .*: expected the type"):
+        with pytest.raises(ValueError, match=r"the model file has the values .*: expected the type"):
             LabelReader.from_config(config)
     with pytest.raises(ValueError, match=r"the model file has the class {}"):
         LabelReader.from_config({"kind": "O", "classes": ["a", {}]})

@@ -376,8 +376,10 @@ class _Fold:
         partitions = cast(Sequence[RowPartition], self.held_out.partitions)
         columns = []
         for T in TEMPERATURES:
-            scores = (at.scores.move(own, 1 / T) for at, own in zip(self._base.parts, ray.scores, strict=True))
-            losses = np.concatenate([own.losses(moved, n_jobs) for own, moved in zip(partitions, scores, strict=True)])
+            scores = (at.scores.move(change, 1 / T) for at, change in zip(self._base.parts, ray.scores, strict=True))
+            losses = np.concatenate(
+                [part.losses(moved, n_jobs) for part, moved in zip(partitions, scores, strict=True)]
+            )
             columns.append(-np.bincount(np.zeros(len(losses), int) if self.blocks is None else self.blocks, losses))
         return np.column_stack(columns)
 

@@ -57,8 +57,8 @@ MILD_RANGE, MILD_BYTES, WILD_BYTES = 30.0, 40, 100
 def _positions(fitted: Fit, engine: LocalEngine) -> Places | None:
     """Return the positions of the landmarks of all inputs that score tokens, or None if there are no landmarks."""
     tokens = [term for term in fitted.layout.terms if term.kind.is_token and term.kernel is not None]
-    found = [fitted.problem.corpus.positions(term, fitted.features[term.name], engine) for term in tokens]
-    known = [own for own in found if own is not None]
+    positions = [fitted.problem.corpus.positions(term, fitted.features[term.name], engine) for term in tokens]
+    known = [of_term for of_term in positions if of_term is not None]
     return np.concatenate(known) if known else None
 
 
@@ -84,23 +84,23 @@ class ChainModel(KernelModel):
     @classmethod
     def of(
         cls,
-        found: Trained,
+        trained: Trained,
         readers: tuple[SequenceReader | InputsReader, LabelReader, Legal | None],
         specification: Config,
         engine: LocalEngine,
         metadata: Config,
         base: Iterable[str] = (),
-        **own: Any,
+        **fields_of_subclass: Any,
     ) -> Self:
         """Return the model, given the result of training.
 
         readers : the readers that convert inputs and labels to arrays, and the constraints on labels.
         specification : the settings of the fit, as plain values.
         base : the names of the base scores of the fit.
-        own : the fields that only a subclass has.
+        fields_of_subclass : the fields that only a subclass has.
         """
-        fitted, (reader, labels, legal) = found.fit, readers
-        history, fields = fitted.solution.history, cls._fields_of(found, specification)
+        fitted, (reader, labels, legal) = trained.fit, readers
+        history, fields = fitted.solution.history, cls._fields_of(trained, specification)
         return cls(
             **fields | {"base": tuple(sorted(base))},
             reader=reader,
@@ -109,14 +109,14 @@ class ChainModel(KernelModel):
             landmark_positions=_positions(fitted, engine),
             gap_curve=np.array([(record.relative_gap, record.passes, record.seconds) for record in history]),
             metadata=metadata,
-            **own,
+            **fields_of_subclass,
         )
 
     @property
     def column_labels(self) -> list[UserData]:
         """Return the label of each column of the scores."""
-        found: list[UserData] = self.labels.classes.tolist()
-        return found
+        labels: list[UserData] = self.labels.classes.tolist()
+        return labels
 
     def column(self, label: int) -> int:
         """Return the column of the scores that belongs to a label, given by its index."""
@@ -126,7 +126,7 @@ class ChainModel(KernelModel):
     def answer_bytes(self) -> int:
         L, theta = len(self.column_labels), self.layout.split(self.theta)
         weights = [theta[term.name] for term in self.layout.terms if term.kind.is_step]
-        mild = self.legal is None and sum(np.abs(own).max(initial=0.0) for own in weights) <= MILD_RANGE / 2
+        mild = self.legal is None and sum(np.abs(one).max(initial=0.0) for one in weights) <= MILD_RANGE / 2
         return super().answer_bytes + len(weights) * L * L * (MILD_BYTES if mild and len(weights) == 1 else WILD_BYTES)
 
     @cached_property
@@ -143,10 +143,10 @@ class ChainModel(KernelModel):
         """
         if self.landmark_positions is None:
             return None
-        is_landmark = np.concatenate([np.full(own.map.n, own.landmarks is not None) for own in self.token_inputs])
-        found = np.full((len(is_landmark), 2), -1)
-        found[is_landmark] = self.landmark_positions
-        return found
+        is_landmark = np.concatenate([np.full(one.map.n, one.landmarks is not None) for one in self.token_inputs])
+        positions = np.full((len(is_landmark), 2), -1)
+        positions[is_landmark] = self.landmark_positions
+        return positions
 
     @cached_property
     def start_scores(self) -> Floats:
@@ -164,8 +164,8 @@ class ChainModel(KernelModel):
 
         Return None if no transition depends on inputs. The features of several inputs are one after the other.
         """
-        own = [self._expand(term.name) for term in self._step_terms]
-        return np.concatenate(own) if own else None
+        weights = [self._expand(term.name) for term in self._step_terms]
+        return np.concatenate(weights) if weights else None
 
     @cached_property
     def _step_terms(self) -> list[Term]:
@@ -261,12 +261,12 @@ class ChainModel(KernelModel):
             arrays["landmark_positions"] = self.landmark_positions
         if self.legal is not None:
             arrays |= {f"legal.{name}": getattr(self.legal, name) for name in ("steps", "first", "last")}
-        own = {
+        fields = {
             "inputs": self.reader.to_config(),
             "labels": self.labels.to_config(),
             "metadata": parts.METADATA.check("metadata_", self.metadata),
         }
-        return config | own, arrays
+        return config | fields, arrays
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
@@ -288,10 +288,14 @@ class ChainModel(KernelModel):
         positions = None
         tokens = {term.name for term in shared["layout"].terms if term.kind.is_token}
         with_landmarks = [
-            own for name, own in shared["maps"].items() if isinstance(own, WhitenedMap) and name in tokens
+            feature_map
+            for name, feature_map in shared["maps"].items()
+            if isinstance(feature_map, WhitenedMap) and name in tokens
         ]
         if with_landmarks:
-            positions = read_array(arrays, "landmark_positions", (sum(own.n for own in with_landmarks), 2), "i")
+            positions = read_array(
+                arrays, "landmark_positions", (sum(feature_map.n for feature_map in with_landmarks), 2), "i"
+            )
         if not isinstance(config["metadata"], dict):
             raise ModelFileError(
                 f"the model file has metadata={shown(config['metadata'])}: expected a JSON object. Use another copy"
