@@ -55,7 +55,7 @@ class ConformalLabellings(Conformal):
     >>> [(labels.tolist(), round(log_p, 2)) for labels, log_p in found[1]], found[1].is_complete
     ([([2, 2, 2, 0, 0, 0, 0, 0, 0], -1.04), ([2, 2, 0, 0, 0, 0, 0, 0, 0], -1.07)], True)
     >>> sum(any((labels == y).all() for labels, _ in one) for one, y in zip(found, new.y))  # sets with the truth
-    104
+    105
     """
 
     estimator: Annotated[

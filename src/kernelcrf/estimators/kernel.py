@@ -89,7 +89,7 @@ class KernelEstimator(InputEstimator[Chained]):
         kernels = make() if earlier is None else earlier.kernels
         if prior is not None:
             start, kernels = prior.start, {**kernels, **prior.kernels}
-        of_dense = [kernels["kernel" if name == TOKENS else kernel_parameter(named_term(name))] for name in dense]
+        of_dense = [kernels[kernel_parameter(named_term(name)) if self._named_inputs else "kernel"] for name in dense]
         compared = self._compared_kernels(kernels) if earlier is None and prior is None else []
         has_bias, has_ends = self._find_intercept(prior, [*of_dense, *compared[:1]])
         terms = chain_terms(

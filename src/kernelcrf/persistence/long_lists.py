@@ -40,7 +40,7 @@ def pack(config: object) -> tuple[Any, dict[str, Array]]:
 
 
 class Texts(Sequence[str]):
-    """A list of strings that stay bytes until they are read; raise ValueError then if they are not UTF-8.
+    """A list of strings that stay bytes until they are read. Reading a string that is not UTF-8 raises ValueError.
 
     text : the bytes of all strings, one string after the other.
     bounds : string i begins at bounds[i] and ends before bounds[i + 1].
