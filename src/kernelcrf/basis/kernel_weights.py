@@ -75,7 +75,8 @@ class PairWeights:
     weights: Array
 
     @cached_property
-    def _records(self) -> Floats:
+    def records(self) -> Floats:
+        """Return the labels and the weights of each feature side by side."""
         return self.pairs.records(self.weights)
 
     def scores(self, X: Inputs | Entries, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
@@ -91,11 +92,11 @@ class PairWeights:
 
         def fill(rows: slice) -> None:
             row_offsets = offsets[rows.start : rows.stop + 1]
-            add_record_scores(columns, values, row_offsets, self.pairs.pointers, self._records, s[rows])
+            add_record_scores(columns, values, row_offsets, self.pairs.pointers, self.records, s[rows])
 
         if engine.n_threads == 1 or len(blocks := row_blocks(len(s))) <= 1:
             # For a single sentence, `map` would take longer than the product.
-            add_record_scores(columns, values, offsets, self.pairs.pointers, self._records, s)
+            add_record_scores(columns, values, offsets, self.pairs.pointers, self.records, s)
         else:
             engine.map(fill, blocks)
         return check_scores(s)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from kernelcrf.answers.leave_one_out import predict_left_out
 from kernelcrf.arrays import Array, Floats, Labels, UserData
-from kernelcrf.decoding import DecodingRule, rules_for
+from kernelcrf.decoding import VITERBI, DecodingRule, rules_for
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.chain import ChainDistribution
@@ -34,9 +34,11 @@ from kernelcrf.fitting.training_data import read_training_data
 from kernelcrf.metrics.scorers import label_metric
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
+from kernelcrf.models.one_sequence import OneSequence
 from kernelcrf.persistence import PathLike
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX, write_model
 from kernelcrf.readers.base_scores import check_base_scores
+from kernelcrf.readers.containers import Ragged
 from kernelcrf.rules import HeldOut, find_C_rule
 from kernelcrf.score.cliques import OF_INPUTS, TOKENS
 from kernelcrf.score.terms import TOKEN_TERM, named_term
@@ -361,6 +363,22 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         self.model_ = ChainModel.of(trained, readers, self._specification, self._engine, metadata, base or ())
         return self
 
+    def predict(self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None) -> list[Array]:
+        model = self._model
+        if self.decoding == VITERBI and (one := _of_one(model, X, lengths, base_scores)) is not None:
+            indices = one.label(X[0])
+            if indices is not None:
+                return Ragged([model.labels.classes[indices]])
+        labels: list[Array] = self._distribution(model, X, lengths, base_scores).decode()
+        return labels
+
+    def _marginals(self, model: ChainModel, X: UserData, lengths: UserData, base_scores: UserData) -> list[Array]:
+        if (one := _of_one(model, X, lengths, base_scores)) is not None:
+            marginals = one.marginals(X[0])
+            if marginals is not None:
+                return Ragged([marginals])
+        return super()._marginals(model, X, lengths, base_scores)
+
     def distribution(self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None) -> ChainDistribution:
         """Return an object for the distribution p(y|x) of the labels of the sequences X.
 
@@ -463,6 +481,12 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         """
         inputs = list(self._named_inputs.values()) or [Input(self.kernel, n_components=self.n_components)]
         return {sparse: sum(one.expected_features(sparse=sparse) for one in inputs) for sparse in (False, True)}
+
+
+def _of_one(model: ChainModel, X: UserData, lengths: UserData, base_scores: UserData) -> OneSequence | None:
+    """Return an object that answers fast if X has one sequence, or None."""
+    is_one = type(X) is list and len(X) == 1 and lengths is None and base_scores is None
+    return model.one_sequence if is_one else None
 
 
 def _are_tags(classes: Array) -> bool:

@@ -115,7 +115,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         if posterior == "laplace":
             draws = n_samples, variance_temperature, random_state
             return self._average(model, X, lengths, draws, base_scores)[0]
-        return self._distribution(model, X, lengths, base_scores).marginals()
+        return self._marginals(model, X, lengths, base_scores)
 
     @validated(**OF_POSTERIORS)
     def uncertainty(
@@ -226,6 +226,10 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         least, of_transitions = least_counts(self.weights)
         counts = {**dict.fromkeys(of_inputs, least), TRANSITION_TERM: of_transitions}
         return {name: count for name, count in counts.items() if count is not None}
+
+    def _marginals(self, model: Sequential, X: UserData, lengths: UserData, base_scores: UserData) -> list[Array]:
+        """Return the label probabilities that a model predicts, one array per sequence."""
+        return self._distribution(model, X, lengths, base_scores).marginals()
 
     def _average(
         self,

@@ -30,6 +30,7 @@ from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain_field import ChainField
 from kernelcrf.models.kernel import KernelModel
+from kernelcrf.models.one_sequence import OneSequence
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array, read_legal, read_text
 from kernelcrf.readers.base_scores import check_base_scores, read_base_scores
@@ -170,6 +171,11 @@ class ChainModel(KernelModel):
     @cached_property
     def _step_terms(self) -> list[Term]:
         return [term for term in self.layout.terms if term.kind.is_step and term.kernel is not None]
+
+    @cached_property
+    def one_sequence(self) -> OneSequence | None:
+        """Return an object that answers for one sequence faster than `field`, or None for some kinds of models."""
+        return OneSequence.of(self)
 
     def field(self, X: UserData, lengths: UserData, engine: LocalEngine, base_scores: UserData = None) -> ChainField:
         """Read the sequences X and return the random field of their labels."""

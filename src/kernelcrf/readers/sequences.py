@@ -115,9 +115,8 @@ class SequenceReader:
 
         Making `Entries` is faster than making a CSR matrix. If `lengths` is given, X may already be of this type.
         """
-        if lengths is None and type(X) is list and len(X) == 1 and type(X[0]) is list and self.has_vocabulary:
-            # A single sequence is common if a model labels what comes in, and takes this short way.
-            entries = feature_dicts.look_up(X[0], self.vectorizer)
+        if lengths is None and type(X) is list and len(X) == 1:
+            entries = self.look_up(X[0])
             if entries is not None:
                 return entries, _number_chains([len(X[0])], first)
         parts, chains, kind = open_sequences(X, lengths, first)
@@ -143,6 +142,12 @@ class SequenceReader:
                 "the same columns as in fit"
             )
         return flat, chains
+
+    def look_up(self, x: UserData) -> Entries | None:
+        """Return the features of one sequence by a short way; None if it is not an ordinary list of feature dicts."""
+        if type(x) is not list or not isinstance(self.vectorizer, DictVectorizer):
+            return None
+        return feature_dicts.look_up(x, self.vectorizer)
 
     def width(self, name: str) -> int:
         """Return the number of columns; there is one input, whatever its name."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -81,6 +82,11 @@ def span_rules(classes: Iterable[object], scheme: str) -> SpanRules:
         same, L = np.eye(len(labels), dtype=bool), len(labels)
         starts = np.vstack([~same, np.ones((1, L), bool)])
         return SpanRules(labels, np.arange(L)[:, None], starts, same, starts.T)
+    return _rules_of_tags(tuple(labels), scheme)
+
+
+@lru_cache(maxsize=16)
+def _rules_of_tags(labels: tuple[object, ...], scheme: str) -> SpanRules:
     rule, tags = SCHEMES[scheme], _parse_all(labels, scheme, "classes_")
     continues = np.array([[j.continues(i) for j in tags] for i in tags], bool).reshape(len(tags), -1)
     starts = np.array([[rule.may_start(i, j) for j in tags] for i in (*tags, OUTSIDE)], bool)
