@@ -3,7 +3,7 @@
 `kernelcrf-tagger` opens the files of the library. Six models are fitted by a few iterations, and saved with weights of
 64, 32 and 16 bits. The first table counts the tokens of the test data whose label
 differs from that of the library, and those whose label the rounding of weights changes. CoNLL-2000 are lists of 19
-feature names per token; WNUT-17 are dicts of strings with constraints="BIO" and decoding="f1"; addresses are the nested
+feature names per token, or dicts of 19 strings; WNUT-17 are dicts of strings with constraints="BIO" and decoding="f1"; addresses are the nested
 dicts of the package usaddress, which must be installed. Letters are 128 pixels with 500 landmarks; occupancy is a
 pipeline of StandardScaler, PCA and a chain with 100 landmarks; the several inputs are its readings, and dicts with the
 hour.
@@ -46,6 +46,7 @@ from kernelcrf.tagger.tagger import Tagger
 from studies import common
 from studies.datasets import load_letters, load_occupancy
 from studies.speed import chunking
+from studies.speed.tagging import as_dicts
 
 BITS = {"float64": None, "float32": "float32", "float16": "float16"}
 PACKAGES = {
@@ -81,6 +82,13 @@ def conll(iterations: int) -> Task:
     X, y = [chunking.features(one) for one in train], [chunking.labels(one) for one in train]
     model = ChainCRF("linear", C=1.0, max_iter=iterations).fit(X, y)
     return Task(model, lambda: [chunking.features(one) for one in test])
+
+
+def conll_dicts(iterations: int) -> Task:
+    train, test = (chunking.sentences(split) for split in ("train", "test"))
+    X, y = [as_dicts(chunking.features(one)) for one in train], [chunking.labels(one) for one in train]
+    model = ChainCRF("linear", C=1.0, max_iter=iterations).fit(X, y)
+    return Task(model, lambda: [as_dicts(chunking.features(one)) for one in test])
 
 
 def words(sentence: Any) -> list[dict[str, str]]:
@@ -149,13 +157,14 @@ def several(iterations: int) -> Task:
 
 TASKS: dict[str, Callable[[int], Task]] = {
     "CoNLL-2000": conll,
+    "CoNLL-2000, dicts": conll_dicts,
     "WNUT-17": wnut,
     "addresses": addresses,
     "letters, rbf": letters,
     "occupancy, pipeline": occupancy,
     "several inputs": several,
 }
-ONE_AT_A_TIME = ("addresses", "CoNLL-2000")
+ONE_AT_A_TIME = ("addresses", "CoNLL-2000", "CoNLL-2000, dicts")
 
 
 def flat(labels: list[Any]) -> np.ndarray:
@@ -197,6 +206,7 @@ def latencies(task: Task, folder: Path, rounds: int, items: int) -> dict[str, fl
         "tagger": (lambda x: x, tagger.tag),
         "tagger, probabilities": (lambda x: x, tagger.probabilities),
         "library": (lambda x: x, lambda x: model.predict([x])),
+        "library, probabilities": (lambda x: x, lambda x: model.predict_proba([x])),
     }
     times: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
