@@ -1,12 +1,11 @@
 """Shipping a model: the tagger of NumPy alone beside the library and CRFsuite.
 
 `kernelcrf-tagger` opens the files of the library. Six models are fitted by a few iterations, and saved with weights of
-64, 32 and 16 bits. The first table counts the tokens of the test data whose label
-differs from that of the library, and those whose label the rounding of weights changes. CoNLL-2000 are lists of 19
-feature names per token, or dicts of 19 strings; WNUT-17 are dicts of strings with constraints="BIO" and decoding="f1"; addresses are the nested
-dicts of the package usaddress, which must be installed. Letters are 128 pixels with 500 landmarks; occupancy is a
-pipeline of StandardScaler, PCA and a chain with 100 landmarks; the several inputs are its readings, and dicts with the
-hour.
+64, 32 and 16 bits. The first table counts the tokens of the test data whose label differs from that of the library, and
+those whose label the rounding of weights changes. CoNLL-2000 are lists of 19 feature names per token, or dicts of 19
+strings; WNUT-17 are dicts of strings with constraints="BIO" and decoding="f1"; addresses are the nested dicts of the
+package usaddress, which must be installed. Letters are 128 pixels with 500 landmarks; occupancy is a pipeline of
+StandardScaler, PCA and a chain with 100 landmarks; the several inputs are its readings, and dicts with the hour.
 
 The second table has the CPU time of one item at a time, made anew outside of the timing, in turn: the median of the
 rounds. CRFsuite has the same weights; *converted* leaves out the time in which its strings are copied to C++.
