@@ -21,6 +21,7 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Arrays, Config, DType, Floats, Inputs, Places, UserData, matrix_of
 from kernelcrf.basis.features import WhitenedMap
+from kernelcrf.basis.kernel_weights import PairWeights
 from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.fit import Fit
@@ -42,6 +43,7 @@ from kernelcrf.score.cliques import OF_INPUTS, STEPS
 from kernelcrf.score.score import add_base, add_terms
 from kernelcrf.score.tables import ChainScores
 from kernelcrf.score.terms import (
+    BIAS_TERM,
     END_TERM,
     START_TERM,
     TRANSITION_TERM,
@@ -49,6 +51,7 @@ from kernelcrf.score.terms import (
 )
 from kernelcrf.validation import shown
 
+CONSTANT_TERMS = {BIAS_TERM, START_TERM, END_TERM, TRANSITION_TERM}
 TINY = np.finfo(np.float64).tiny
 # The bytes that a prediction takes per pair of labels: for transitions within MILD_RANGE, and for all others, with
 # which inference may need logarithms.
@@ -175,7 +178,22 @@ class ChainModel(KernelModel):
     @cached_property
     def one_sequence(self) -> OneSequence | None:
         """Return an object that answers for one sequence faster than `field`, or None for some kinds of models."""
-        return OneSequence.of(self)
+        (input_term, *others), constants = (
+            [term for term in self.layout.terms if term.name in self.maps],
+            self._constants,
+        )
+        weights, reader = self.folded[input_term.name], self.reader
+        if others or self.base or not constants.keys() <= CONSTANT_TERMS:
+            return None
+        if not (isinstance(weights, PairWeights) and input_term.kind.is_token):
+            return None
+        if not (isinstance(reader, SequenceReader) and reader.has_vocabulary):
+            return None
+        scores, w = np.array([self.intercept, self.start_scores, self.end_scores]), self.transitions
+        if self.legal is not None:
+            scores[1:][~np.array([self.legal.first, self.legal.last])] = -np.inf
+            w = np.where(self.legal.steps, w, -np.inf)
+        return OneSequence(reader, weights.pairs.pointers, weights.records, scores, np.ascontiguousarray(w)[None])
 
     def field(self, X: UserData, lengths: UserData, engine: LocalEngine, base_scores: UserData = None) -> ChainField:
         """Read the sequences X and return the random field of their labels."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernelcrf.arrays import Floats, Ints, Labels, UserData
-from kernelcrf.basis.kernel_weights import LARGEST_SCORE, PairWeights
+from kernelcrf.basis.kernel_weights import LARGEST_SCORE
 from kernelcrf.basis.pairs import add_record_scores
 from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.engines.compiled import compiled
@@ -21,12 +20,7 @@ from kernelcrf.inference.loops import scaled
 from kernelcrf.inference.loops.decoding import viterbi
 from kernelcrf.inference.scaled import Edges
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.score.terms import BIAS_TERM, END_TERM, START_TERM, TRANSITION_TERM
 
-if TYPE_CHECKING:
-    from kernelcrf.models.chain import ChainModel
-
-CONSTANT_TERMS = {BIAS_TERM, START_TERM, END_TERM, TRANSITION_TERM}
 LARGEST = LARGEST_SCORE[np.dtype(np.float64)]
 
 
@@ -44,24 +38,6 @@ class OneSequence:
     records: Floats
     constant: Floats
     w: Floats
-
-    @classmethod
-    def of(cls, model: ChainModel) -> OneSequence | None:
-        """Return an object that answers as a model does, or None for a model with other inputs."""
-        constant = [term for term in model.layout.terms if term.name not in model.maps]
-        inputs = [term for term in model.layout.terms if term.name in model.maps]
-        if len(inputs) != 1 or model.base or not {term.name for term in constant} <= CONSTANT_TERMS:
-            return None
-        weights = model.folded[inputs[0].name]
-        if not (isinstance(weights, PairWeights) and inputs[0].kind.is_token):
-            return None
-        if not (isinstance(model.reader, SequenceReader) and model.reader.has_vocabulary):
-            return None
-        scores, w = np.array([model.intercept, model.start_scores, model.end_scores]), model.transitions
-        if model.legal is not None:
-            scores[1:][~np.array([model.legal.first, model.legal.last])] = -np.inf
-            w = np.where(model.legal.steps, w, -np.inf)
-        return cls(model.reader, weights.pairs.pointers, weights.records, scores, np.ascontiguousarray(w)[None])
 
     @cached_property
     def _edges(self) -> Edges:
