@@ -25,8 +25,8 @@ is
 
     f - r G <= f* <= f + min(r D, r G + r^2 D^2 / 2).
 
-Rounding errors of scores are bounded and added to the other side. They are at most about eps n |features| |weights|
-for sums of n products.
+A bound on the rounding errors of scores is added to the left side. It is about eps n |features| |weights| for sums of n
+products.
 """
 
 from __future__ import annotations

@@ -59,8 +59,9 @@ def register(handles: Iterable[Handle]) -> None:
         for handle in handles:
             handle.release()
         raise RuntimeError(
-            "a function was called on a cluster outside of `with kernelcrf.distributed.cluster.releasing():`: expected "
-            "this block, at whose end the workers delete all results. Put the calls of the engine inside it"
+            "a function was called on a cluster outside of a block `with "
+            "kernelcrf.distributed.cluster.releasing():`. At the end of this block, the workers delete all results. "
+            "Put the calls of the engine inside such a block"
         )
     block.update(handles)
 

@@ -490,7 +490,7 @@ def _of_one(model: ChainModel, X: UserData, lengths: UserData, base_scores: User
 
 
 def _are_tags(classes: Array) -> bool:
-    """Return whether labels are tags of spans, such as B-PER, and O for all other tokens."""
+    """Return whether labels are tags of spans, such as B-PER, besides O for tokens outside of spans."""
     names = classes.tolist()
     return OUTSIDE_TAG in names and all(
         isinstance(one, str) and (one == OUTSIDE_TAG or one[1:2] == "-") for one in names

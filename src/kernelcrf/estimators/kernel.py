@@ -163,9 +163,9 @@ class KernelEstimator(InputEstimator[Chained]):
 
     @property
     def _least_counts(self) -> Mapping[str, float]:
-        """Return how often a pair (feature and label, or two labels) must occur to have a weight; keys name terms.
+        """Return a dict from names of terms to how often a pair of the term must occur to have a weight.
 
-        Terms in which all pairs have a weight are not in the dict.
+        A pair is a feature and a label, or two labels. Terms in which all pairs have a weight are not in the dict.
         """
         return {}
 

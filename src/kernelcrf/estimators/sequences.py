@@ -219,7 +219,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         return tags
 
     def _least_counts_of(self, of_inputs: Collection[str]) -> dict[str, float]:
-        """Return how often a pair (feature and label, or two labels) must occur to have a weight; keys name terms.
+        """Return a dict from names of terms to how often a pair of the term must occur to have a weight.
 
         of_inputs : the names of the terms that score labels, given inputs.
         """
