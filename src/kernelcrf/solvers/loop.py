@@ -93,7 +93,7 @@ class Solution:
 
     @property
     def status(self) -> str:
-        """Return how the run ended: "optimal", "stationary", "stalled", "interrupted", or a stopping rule."""
+        """Return how the run ended: "optimal", "stationary", "stalled", "interrupted", or a rule's name."""
         return self.certificate.status
 
     @property
