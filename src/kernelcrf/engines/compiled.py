@@ -31,7 +31,7 @@ from numba.misc.appdirs import AppDirs
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Return the function compiled by Numba with these `options`, or unchanged if NUMBA_DISABLE_JIT is set."""
-    loop: Callable[..., Any] = numba.njit(function, nogil=True, error_model="numpy", **options)
+    loop: Callable[..., Any] = numba.njit(function, nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)
     if loop is not function:
         vars(loop)["_cache"] = StoredCode(function)
     return loop

@@ -62,7 +62,7 @@ def infer(a, b, legal, work, p, q):
     offsets, highest, shift, e, e_T, u, alpha, log_z, failed = work
     n_nodes, n_labels = a.shape
     width, n_steps = u.shape[1], b.shape[0]
-    top, lowest, guarded = -np.inf, np.inf, False
+    top, lowest, guarded, tied = -np.inf, np.inf, False, np.bool_(True)
     for i in range(n_steps):
         for j in range(n_steps):
             if steps[i, j]:
@@ -91,13 +91,13 @@ def infer(a, b, legal, work, p, q):
         highest[t] = top_node
     offsets[1] = n_nodes
     shift[0] = top
-    forward(offsets, n_labels, e, True, shift, highest, LEAST if guarded else 0.0, u, alpha, log_z, failed)
+    forward(offsets, n_labels, e, tied, shift, highest, LEAST if guarded else 0.0, u, alpha, log_z, failed)
     if len(p) == 0:
         return 0.0
     for i in range(n_steps):
         for j in range(n_steps):
             e_T[0, j, i] = e[0, i, j]
-    backward(offsets, e_T, True, failed, alpha, u, p)
+    backward(offsets, e_T, tied, failed, alpha, u, p)
     for i in range(len(q)):
         for j in range(len(q)):
             q[i, j] = 0

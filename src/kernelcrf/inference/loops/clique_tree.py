@@ -17,6 +17,13 @@ TABLE, SIZE, PARENT, SEPARATOR_SIZE, UP, DOWN, SAMPLE = range(7)
 
 
 @compiled
+def copy(source, target):
+    """Copy an array to the start of another; Numba compiles the assignment of an array to a slice for seconds."""
+    for k in range(len(source)):
+        target[k] = source[k]
+
+
+@compiled
 def assemble(steps, index, values):
     for k in range(len(steps)):
         dst, src, size, at = steps[k, 0], steps[k, 1], steps[k, 2], steps[k, 3]
@@ -85,18 +92,18 @@ def moments(scores, steps, index, cliques, n_values, widest, conditionals, log_p
     n_entries, keep = scores.shape[1], len(conditionals) > 0
     end = n_entries + conditionals.shape[1]
     for i in range(len(scores)):
-        values[:n_entries] = scores[i]
+        copy(scores[i], values)
         values[n_entries:] = 0.0
         assemble(steps, index, values)
         collect(cliques, index, values, sums, peaks, log_partition[i])
         if keep:
-            conditionals[i] = values[n_entries:end]
+            copy(values[n_entries:end], conditionals[i])
         if len(out):
             marginals(cliques, index, values[n_entries:], n_entries, sums, values)
             values[:n_entries] = 0.0
             values[end:] = 0.0
             distribute(steps, index, values)
-            out[i] = values[:n_entries]
+            copy(values[:n_entries], out[i])
 
 
 @compiled
@@ -105,7 +112,7 @@ def tangents(direction, steps, index, cliques, n_values, widest, conditionals, o
     base = direction.shape[1]
     end = base + conditionals.shape[1]
     for i in range(len(direction)):
-        d[:base] = direction[i]
+        copy(direction[i], d)
         d[base:] = 0.0
         assemble(steps, index, d)
         kappa = conditionals[i]
@@ -140,7 +147,7 @@ def tangents(direction, steps, index, cliques, n_values, widest, conditionals, o
         d[:base] = 0.0
         d[end:] = 0.0
         distribute(steps, index, d)
-        out[i] = d[:base]
+        copy(d[:base], out[i])
 
 
 @compiled
@@ -163,7 +170,7 @@ def best(scores, steps, index, cliques, n_values, widest, homes, labels, values_
     n_entries = scores.shape[1]
     chosen = np.empty(len(cliques), np.int64)
     for i in range(len(scores)):
-        values[:n_entries] = scores[i]
+        copy(scores[i], values)
         values[n_entries:] = 0.0
         assemble(steps, index, values)
         for c in range(len(cliques)):

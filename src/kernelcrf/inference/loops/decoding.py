@@ -49,7 +49,8 @@ def rivals(scores, w, tied, offsets, labels, extra, detour, ahead, rival):
                         along = j == y and i != labels[t - 1]
                         value = w[edge, i, j] + (scores[t, j] - label_score) + extra[t, j] + after[j]
                         before[i] = max(before[i], value + (detour[t] if along else 0.0))
-                after[:] = before
+                for i in range(n_labels):
+                    after[i] = before[i]
 
 
 @compiled
@@ -136,12 +137,16 @@ def k_best(scores, w, tied, k, labelings, best):
     came = np.empty((n_nodes, n_labels, k), np.int64)
     values, previous = np.full((n_labels, k), -np.inf), np.empty((n_labels, k))
     heads, zeros, last = np.empty(n_labels, np.int64), np.zeros(n_labels), np.empty(k, np.int64)
-    values[:, 0] = scores[0]
+    for j in range(n_labels):
+        values[j, 0] = scores[0, j]
     for t in range(1, n_nodes):
-        previous[:] = values
+        for j in range(n_labels):
+            for r in range(k):
+                previous[j, r] = values[j, r]
         for j in range(n_labels):
             merge(previous, w[0 if tied else t, :, j], heads, values[j], came[t, j])
-            values[j] += scores[t, j]
+            for r in range(k):
+                values[j, r] += scores[t, j]
     count = merge(values, zeros, heads, best, last)
     for r in range(count):
         place = last[r]

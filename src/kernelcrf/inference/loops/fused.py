@@ -4,6 +4,8 @@ Scores, marginals and gradient of a block are computed one after the other, whil
 
 Numba compiles a loop again for each length of a tuple. Tuples of features are therefore filled up to the same length
 with arrays without columns. The weights of all inputs are the rows of one array.
+
+Numba also compiles a loop again for each literal argument, such as True, but not for `np.bool_(True)`.
 """
 
 import numpy as np
@@ -119,6 +121,7 @@ def evaluate(
     the longest block. Return the weighted sum of the scores of the observed labels.
     """
     n_labels, shown, kept, target = s.shape[1], len(s) == len(Fs[0]), len(alpha) == len(Fs[0]), 0.0
+    tied = np.bool_(True)
     for c in range(len(cuts) - 1):
         low, high = cuts[c], cuts[c + 1]
         begin, end = offsets[low], offsets[high]
@@ -147,8 +150,8 @@ def evaluate(
         for t in range(end - begin):
             for j in range(n_labels):
                 v_b[t, j] = np.exp(v_b[t, j])
-        forward(offsets_b, n_labels, e, True, edge_shift, highest, least, v_b, alpha_b, log_b, failed_b)
-        backward(offsets_b, e_T, True, failed_b, alpha_b, v_b, p_b)
+        forward(offsets_b, n_labels, e, tied, edge_shift, highest, least, v_b, alpha_b, log_b, failed_b)
+        backward(offsets_b, e_T, tied, failed_b, alpha_b, v_b, p_b)
         add_outer(alpha_b, v_b, weights[low:high], offsets_b, steps)
         for k in range(high - low):
             weight = weights[low + k] if len(weights) else 1.0
@@ -176,7 +179,7 @@ def hessian_product(
     edw, edw_T : the elementwise product of the edge potentials e with the direction of the edge scores, and its
         transpose.
     """
-    n_labels, width = p.shape[1], alpha.shape[1]
+    n_labels, width, tied = p.shape[1], alpha.shape[1], np.bool_(True)
     for c in range(len(cuts) - 1):
         low, high = cuts[c], cuts[c + 1]
         begin, end = offsets[low], offsets[high]
@@ -191,8 +194,8 @@ def hessian_product(
         if len(biases):
             add_biases(biases, offsets_b, du)
         tangents.centre_nodes(p_b, du, d)
-        tangents.forward(offsets_b, e, edw, True, alpha_b, v_b, p_b, d, pA, x)
-        tangents.backward(offsets_b, e_T, edw_T, True, alpha_b, v_b, p_b, d, y, dp)
+        tangents.forward(offsets_b, e, edw, tied, alpha_b, v_b, p_b, d, pA, x)
+        tangents.backward(offsets_b, e_T, edw_T, tied, alpha_b, v_b, p_b, d, y, dp)
         for k in range(high - low):
             weight = weights[low + k] if len(weights) else 1.0
             for t in range(offsets_b[k], offsets_b[k + 1]):

@@ -1,4 +1,7 @@
-"""Compiled loops of `inference.scaled`, which explains the arrays and formulas."""
+"""Compiled loops of `inference.scaled`, which explains the arrays and formulas.
+
+The row of an array with one row is `only`, because Numba compiles a loop again for each literal argument.
+"""
 
 import numpy as np
 
@@ -129,7 +132,7 @@ def forward(offsets, n_labels, e, tied, shift, highest, least, u, alpha, log_par
 @compiled
 def backward(offsets, e_T, tied, failed, alpha, v, nodes):
     width, n_labels = alpha.shape[1], nodes.shape[1]
-    beta = np.empty((1, width), alpha.dtype)
+    beta, only = np.empty((1, width), alpha.dtype), np.int64(0)
     for k in range(len(offsets) - 1):
         first, last = offsets[k], offsets[k + 1]
         if failed[k]:
@@ -143,7 +146,7 @@ def backward(offsets, e_T, tied, failed, alpha, v, nodes):
             if t > first:
                 for j in range(width):
                     v[t, j] *= beta[0, j]
-                advance(v, t, e_T, 0 if tied else t, beta, 0)
+                advance(v, t, e_T, 0 if tied else t, beta, only)
             else:
                 for j in range(width):
                     v[t, j] = 0
@@ -166,6 +169,7 @@ def entropy(offsets, n_labels, e, e_log_e, tied, alpha, failed, out):
     width = e.shape[1]
     buffers = np.empty((4, 1, width), alpha.dtype)
     a, x, y, z = buffers[0], buffers[1], buffers[2], buffers[3]
+    only = np.int64(0)
     h = np.zeros(width, alpha.dtype)
     for k in range(len(offsets) - 1):
         first, last = offsets[k], offsets[k + 1]
@@ -179,9 +183,9 @@ def entropy(offsets, n_labels, e, e_log_e, tied, alpha, failed, out):
             for i in range(width):
                 b = alpha[t - 1, i]
                 x[0, i] = b * (h[i] - np.log(b)) if b > 0 else b
-            advance(alpha, t - 1, e, edge, a, 0)
-            advance(x, 0, e, edge, y, 0)
-            advance(alpha, t - 1, e_log_e, edge, z, 0)
+            advance(alpha, t - 1, e, edge, a, only)
+            advance(x, only, e, edge, y, only)
+            advance(alpha, t - 1, e_log_e, edge, z, only)
             least = np.inf
             for j in range(n_labels):
                 b = a[0, j]

@@ -35,7 +35,7 @@ def centre(p, t, x):
 def forward(offsets, e, edw, tied, alpha, v, p, d, pA, x):
     n_labels, width = p.shape[1], e.shape[1]
     y = np.empty((1, width), alpha.dtype)
-    z = np.empty((1, width), alpha.dtype)
+    z, only = np.empty((1, width), alpha.dtype), np.int64(0)
     for k in range(len(offsets) - 1):
         first, last = offsets[k], offsets[k + 1]
         for t in range(first, last):
@@ -50,8 +50,8 @@ def forward(offsets, e, edw, tied, alpha, v, p, d, pA, x):
                 for i in range(n_labels):
                     if p[t - 1, i] > 0:
                         x[t - 1, i] = alpha[t - 1, i] * (pA[t - 1, i] / p[t - 1, i])
-                advance(x, t - 1, e, edge, y, 0)
-                advance(alpha, t - 1, edw, edge, z, 0)
+                advance(x, t - 1, e, edge, y, only)
+                advance(alpha, t - 1, edw, edge, z, only)
                 mean = 0.0
                 for j in range(n_labels):
                     mean += v[t, j] * z[0, j]
@@ -68,7 +68,7 @@ def forward(offsets, e, edw, tied, alpha, v, p, d, pA, x):
 def backward(offsets, e_T, edw_T, tied, alpha, v, p, d, y, pB):
     n_labels, width = p.shape[1], e_T.shape[1]
     b = np.empty((1, width), alpha.dtype)
-    z = np.empty((1, width), alpha.dtype)
+    z, only = np.empty((1, width), alpha.dtype), np.int64(0)
     for k in range(len(offsets) - 1):
         first, last = offsets[k], offsets[k + 1]
         for t in range(last - 1, first - 1, -1):
@@ -84,8 +84,8 @@ def backward(offsets, e_T, edw_T, tied, alpha, v, p, d, y, pB):
                 if p[t, j] > 0:
                     y[t, j] += v[t, j] * (pB[t, j] / p[t, j])
             edge = 0 if tied else t
-            advance(y, t, e_T, edge, b, 0)
-            advance(v, t, edw_T, edge, z, 0)
+            advance(y, t, e_T, edge, b, only)
+            advance(v, t, edw_T, edge, z, only)
             for i in range(n_labels):
                 pB[t - 1, i] = alpha[t - 1, i] * (b[0, i] + z[0, i])
             centre(p, t - 1, pB)
