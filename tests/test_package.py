@@ -31,6 +31,13 @@ def test_estimators_load_no_engine_frames_plotting_command_line_clustering_or_cr
     assert loaded_by(statement, *present, *absent) == present
 
 
+def test_parts_of_libraries_that_few_models_need_are_loaded_with_these_models():
+    parts = ("metrics", "gaussian_process", "feature_extraction", "preprocessing", "callback")
+    rare = {"scipy.cluster", "scipy.stats", *(f"sklearn.{part}" for part in parts)}
+    before = loaded_by("import sklearn.base", *rare)
+    assert loaded_by("import sklearn.base; from kernelcrf import ChainCRF", *rare) == before
+
+
 def test_every_public_name_is_listed_and_there():
     assert set(kernelcrf.__all__) <= set(dir(kernelcrf))
     assert all(getattr(kernelcrf, name).__name__ == name for name in ("ChainCRF", "ModelFileError", "load"))

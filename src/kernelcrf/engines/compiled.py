@@ -28,10 +28,13 @@ import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.misc.appdirs import AppDirs
 
+# No loop is passed to code in C, so Numba need not compile functions that such code could call.
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Return the function compiled by Numba with these `options`, or unchanged if NUMBA_DISABLE_JIT is set."""
-    loop: Callable[..., Any] = numba.njit(function, nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)
+    loop: Callable[..., Any] = numba.njit(function, **OPTIONS, **options)
     if loop is not function:
         vars(loop)["_cache"] = StoredCode(function)
     return loop

@@ -31,7 +31,6 @@ from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.fitting.held_out import Comparison, HeldOutSearch, KernelChoice
 from kernelcrf.fitting.leave_one_out import LeaveOneOut
 from kernelcrf.fitting.training_data import read_training_data
-from kernelcrf.metrics.scorers import label_metric
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
 from kernelcrf.models.one_sequence import OneSequence
@@ -467,6 +466,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         """Return what the search for C compares on held-out sequences; `choice` has the kernels, if there are some."""
         rule, metric = find_C_rule(self.C), None
         if isinstance(rule, HeldOut) and rule.scoring is not None:
+            from kernelcrf.metrics.scorers import label_metric
+
             of_labels = label_metric(rule.scoring)
 
             def metric(true: Sequence[Labels], predicted: Sequence[Labels]) -> float:

@@ -13,10 +13,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.gaussian_process.kernels import Kernel
 
 from kernelcrf.arrays import Config
-from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.inputs import InputKernel, is_process_kernel
 from kernelcrf.validation import shown
 
 ANOTHER = "object "
@@ -48,7 +47,7 @@ def _plain_value(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, slice):
         return {"slice": [value.start, value.stop, value.step]}
-    if isinstance(value, Kernel):
+    if is_process_kernel(value):
         try:
             return InputKernel(value).to_config()["kernel"]
         except TypeError:

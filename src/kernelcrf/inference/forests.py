@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.cluster.hierarchy import DisjointSet
 
 from kernelcrf.arrays import Array, Floats, Ints
 from kernelcrf.graphs.structure import Graph
@@ -169,6 +168,8 @@ def _forests(n_nodes: int, edges: Ints) -> list[Ints]:
 
     Each forest prefers the edges that are in the fewest earlier forests.
     """
+    from scipy.cluster.hierarchy import DisjointSet
+
     used = np.zeros(len(edges), np.int64)
     forests: list[Ints] = []
     while not forests or (used == 0).any():

@@ -8,11 +8,12 @@ model file stores this tree as JSON.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
-from sklearn.gaussian_process import kernels as gp
 
 from kernelcrf.arrays import Array, Config, DType, Floats, Inputs, UserData, as_inputs, is_sparse
 from kernelcrf.kernels.named_kernels import NAMED, NOT_KERNELS, NamedKernel, as_dense, of_polynomial
@@ -20,15 +21,26 @@ from kernelcrf.kernels.polynomial import Polynomial
 from kernelcrf.kernels.rbf import rbf_against
 from kernelcrf.validation import Constraint, either, instance_of, nothing, one_of, real, shown
 
+if TYPE_CHECKING:
+    from sklearn.gaussian_process.kernels import Kernel
+
 DIAGONAL_ROWS = 32
 GAMMA_RANGE = 1e3
 DENSE = "a Gaussian process kernel"
+
+
+def is_process_kernel(value: object) -> TypeGuard[Kernel]:
+    """Return whether `value` is an object of `sklearn.gaussian_process.kernels`."""
+    # As long as nobody has imported this module, which takes long, nobody has objects of it.
+    kind = getattr(sys.modules.get("sklearn.gaussian_process.kernels"), "Kernel", None)
+    return kind is not None and isinstance(value, kind)
+
 
 KERNEL = either(
     one_of(*NAMED),
     instance_of(Polynomial, text="a Polynomial"),
     Constraint("a callable (X, Y) -> Gram matrix", lambda kernel: callable(kernel) and not isinstance(kernel, type)),
-    instance_of(gp.Kernel, text="an object of sklearn.gaussian_process.kernels"),
+    Constraint("an object of sklearn.gaussian_process.kernels", is_process_kernel),
     advice=f"{' and '.join(map(repr, NOT_KERNELS))} are not positive semi-definite, so they define no prior (14)",
 )
 GAMMA = either(real(above=0), nothing, advice="None means the default of scikit-learn")
@@ -46,16 +58,18 @@ class InputKernel:
     argument : the name of the estimator's parameter, for error messages.
     """
 
-    kernel: str | Polynomial | Callable[[Inputs, Inputs], Array] | gp.Kernel = "rbf"
+    kernel: str | Polynomial | Callable[[Inputs, Inputs], Array] | Kernel = "rbf"
     gamma: float | None = None
     argument: str = field(default="kernel", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         KERNEL.check(self.argument, self.kernel)
         GAMMA.check("gamma", self.gamma)
-        if isinstance(self.kernel, gp.Kernel):
+        if is_process_kernel(self.kernel):
+            from sklearn.gaussian_process.kernels import WhiteKernel
+
             parts = self.kernel, *self.kernel.get_params().values()
-            if any(isinstance(part, gp.WhiteKernel) for part in parts):
+            if any(isinstance(part, WhiteKernel) for part in parts):
                 raise ValueError(
                     f"{self.described} contains a WhiteKernel, which stands for noise and is not a function of two "
                     "inputs: remove the WhiteKernel, and set the strength of regularisation with the prior variance C"
@@ -79,7 +93,7 @@ class InputKernel:
     @property
     def is_vectorial(self) -> bool:
         """Return whether the kernel accepts any vector, such as a mean of inputs; this is not known for callables."""
-        return self._named is not None or isinstance(self.kernel, gp.Kernel)
+        return self._named is not None or is_process_kernel(self.kernel)
 
     @property
     def is_definite(self) -> bool:
@@ -134,7 +148,7 @@ class InputKernel:
         if self._named is not None:
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 return self._named.diagonal(X, self._gamma(self._named, X))
-        if isinstance(self.kernel, gp.Kernel):
+        if is_process_kernel(self.kernel):
             return np.asarray(self.kernel.diag(as_dense(X, DENSE)), X.dtype)
         starts = range(0, X.shape[0], DIAGONAL_ROWS)
         blocks = [np.diagonal(self.gram(X[i : i + DIAGONAL_ROWS])) for i in starts]
@@ -148,7 +162,7 @@ class InputKernel:
         gamma / GAMMA_RANGE and gamma * GAMMA_RANGE. Callables have none, and neither have kernels without gamma or with
         gamma=None.
         """
-        if isinstance(self.kernel, gp.Kernel):
+        if is_process_kernel(self.kernel):
             theta = np.asarray(self.kernel.theta, np.float64)
             return theta, np.asarray(self.kernel.bounds, np.float64).reshape(len(theta), 2)
         if not self.reads_gamma or self.gamma is None:
@@ -158,7 +172,7 @@ class InputKernel:
 
     def with_hyperparameters(self, theta: Floats) -> InputKernel:
         """Return the same kernel with new hyperparameters; theta has the logarithms of the new values."""
-        if isinstance(self.kernel, gp.Kernel):
+        if is_process_kernel(self.kernel):
             return replace(self, kernel=self.kernel.clone_with_theta(theta))
         return replace(self, gamma=float(np.exp(theta[0]))) if len(theta) else self
 
@@ -192,7 +206,7 @@ class InputKernel:
             return
         out[...] = (
             self.kernel(as_dense(X, DENSE), as_dense(Y, DENSE))
-            if isinstance(self.kernel, gp.Kernel)
+            if is_process_kernel(self.kernel)
             else self._call(X, Y, out.shape)
         )
         if not np.isfinite(out).all():
@@ -237,9 +251,9 @@ def _describe(value: object) -> object:
     """Convert a kernel object to nested dicts `{"class": name, "parameters": {...}}`."""
     if isinstance(value, Polynomial):
         return {"class": "Polynomial", "parameters": {"degree": int(value.degree), "coef0": float(value.coef0)}}
-    if isinstance(value, gp.Kernel):
+    if is_process_kernel(value):
         kind, parameters = type(value).__name__, value.get_params(deep=False)
-        if getattr(gp, kind, None) is not type(value):
+        if getattr(sys.modules["sklearn.gaussian_process.kernels"], kind, None) is not type(value):
             raise TypeError(
                 f"kernel={shown(value)} is not an object of sklearn.gaussian_process.kernels and cannot be written to "
                 "a file: combine the kernel from objects of that module, or pass the kernel again when loading"
@@ -268,6 +282,8 @@ def _build(value: UserData) -> UserData:
         return value
     if value["class"] == "Polynomial":
         return Polynomial(**value["parameters"])
+    from sklearn.gaussian_process import kernels as gp
+
     kind = getattr(gp, str(value["class"]), None)
     if not (isinstance(kind, type) and issubclass(kind, gp.Kernel)):
         raise ValueError(

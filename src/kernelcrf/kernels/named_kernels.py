@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.metrics import pairwise
 
 from kernelcrf.arrays import Array, Inputs, is_sparse
 from kernelcrf.kernels.elementwise import largest, normalise, raise_to_power
@@ -69,7 +68,9 @@ def of_polynomial(form: Polynomial) -> NamedKernel:
 
 
 def _fill_laplacian(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
-    out[...] = pairwise.laplacian_kernel(_with_short_indices(X), _with_short_indices(Y), gamma=gamma)
+    from sklearn.metrics.pairwise import laplacian_kernel
+
+    out[...] = laplacian_kernel(_with_short_indices(X), _with_short_indices(Y), gamma=gamma)
 
 
 def _with_short_indices(X: Inputs) -> Inputs:
@@ -88,7 +89,9 @@ def _fill_chi2(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
             "to positive values, for example with sklearn.preprocessing.MinMaxScaler(clip=True), or choose another "
             "kernel, such as rbf or laplacian"
         )
-    out[...] = pairwise.chi2_kernel(X, Y, gamma=gamma)
+    from sklearn.metrics.pairwise import chi2_kernel
+
+    out[...] = chi2_kernel(X, Y, gamma=gamma)
 
 
 def as_dense(X: Inputs, who: str) -> Array:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from sklearn.feature_extraction import DictVectorizer
 
 from kernelcrf.arrays import Ints
 from kernelcrf.basis.features import PrimalMap
@@ -24,7 +23,7 @@ from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.kernel import KERNELS
 from kernelcrf.persistence import Budget, PathLike
 from kernelcrf.persistence.crfsuite.model_file import CRFsuiteModel, StateWeights, TransitionWeights, read_model
-from kernelcrf.readers.feature_dicts import restore_vectorizer
+from kernelcrf.readers.feature_dicts import has_vocabulary, restore_vectorizer
 from kernelcrf.readers.feature_items import SEPARATOR
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader
@@ -128,7 +127,7 @@ def _find_reason(model: ChainModel) -> str | None:
         return f"it has constraints: expected constraints=None. {other}, or fit without constraints"
     if reader.kind != "dicts":
         return f"its inputs are numbers without names: expected feature dicts, or lists of names. {other}"
-    if not isinstance(reader.vectorizer, DictVectorizer):
+    if not has_vocabulary(reader.vectorizer):
         return f"its features are hashed: expected hash_features=None. {other}, or fit without hash_features"
     if (separator := reader.vectorizer.separator) != SEPARATOR:
         return (

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, compress, count, repeat
 from operator import methodcaller
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import numpy as np
-from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
 from kernelcrf.arrays import Flags, Floats, Ints, Labels, UserData
 from kernelcrf.basis.sparse_entries import Entries
@@ -35,7 +34,10 @@ from kernelcrf.readers.feature_items import (
 )
 from kernelcrf.readers.name_table import NameTable
 
-Vectorizer: TypeAlias = DictVectorizer | FeatureHasher
+if TYPE_CHECKING:
+    from sklearn.feature_extraction import DictVectorizer, FeatureHasher
+
+Vectorizer: TypeAlias = "DictVectorizer | FeatureHasher"
 Place: TypeAlias = Callable[[int], str]
 
 
@@ -78,10 +80,24 @@ def new_vectorizer(hash_features: int | None) -> Vectorizer:
 
     hash_features : the number of columns to which names are hashed; None means a vocabulary with one column per name.
     """
+    from sklearn.feature_extraction import FeatureHasher
+
     HASH_FEATURES.check("hash_features", hash_features)
     if hash_features is None:
-        return DictVectorizer(separator=SEPARATOR, sparse=True)
+        return new_vocabulary(SEPARATOR)
     return FeatureHasher(n_features=int(hash_features), input_type="dict")
+
+
+def new_vocabulary(separator: str) -> DictVectorizer:
+    """Return an unfitted `DictVectorizer`, which makes a vocabulary with one column per name."""
+    from sklearn.feature_extraction import DictVectorizer
+
+    return DictVectorizer(separator=separator, sparse=True)
+
+
+def has_vocabulary(vectorizer: Vectorizer | None) -> TypeGuard[DictVectorizer]:
+    """Return whether the vectoriser has one column per name; the others hash names."""
+    return hasattr(vectorizer, "separator")
 
 
 def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool, place: Place | None = None) -> Entries:
@@ -90,7 +106,7 @@ def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool, place: Place
     fit : whether to make the vocabulary from these tokens; otherwise features outside the vocabulary are left out.
     place : a function that returns the place of token t for error messages, such as "sequence 3, token 1".
     """
-    hashes = isinstance(vectorizer, FeatureHasher)
+    hashes = not has_vocabulary(vectorizer)
     if not (hashes or fit or isinstance(tokens, NamedTokens)):
         entries = look_up(tokens, vectorizer)
         if entries is not None:
@@ -102,12 +118,12 @@ def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool, place: Place
 
 def n_columns(vectorizer: Vectorizer) -> int:
     """Return the number of columns of the matrices that the vectoriser makes."""
-    return int(vectorizer.n_features) if isinstance(vectorizer, FeatureHasher) else len(vectorizer.feature_names_)
+    return len(vectorizer.feature_names_) if has_vocabulary(vectorizer) else int(vectorizer.n_features)
 
 
 def restore_vectorizer(names: Sequence[str], separator: str = SEPARATOR) -> DictVectorizer:
     """Return a fitted `DictVectorizer` whose columns have the given names."""
-    return _set_names(DictVectorizer(separator=separator, sparse=True), names)
+    return _set_names(new_vocabulary(separator), names)
 
 
 def _set_names(vectorizer: DictVectorizer, names: Sequence[str]) -> DictVectorizer:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
-from sklearn.feature_extraction import DictVectorizer
 
 from kernelcrf.arrays import Inputs, UserData
 from kernelcrf.graphs.structure import Chains
@@ -28,12 +27,12 @@ def extend_reader(
     parts, chains, kind = open_sequences(X, lengths)
     weights = read_weights(sample_weight, chains.n_samples, "sequence", part=True)
     kept = np.repeat(np.ones(chains.n_samples, bool) if weights is None else weights > 0, chains.lengths)
-    if not isinstance(reader.vectorizer, DictVectorizer) or kind != "dicts" or not kept.any():
+    if not feature_dicts.has_vocabulary(reader.vectorizer) or kind != "dicts" or not kept.any():
         flat, chains = reader.read(X, lengths)
         return reader, flat, chains
     tokens, at, separator = all_tokens(parts), np.flatnonzero(kept), reader.vectorizer.separator
     kept_tokens = tokens if kept.all() else feature_dicts.keep_tokens(tokens, kept)
-    vectorizer = DictVectorizer(separator=separator, sparse=True)
+    vectorizer = feature_dicts.new_vocabulary(separator)
     feature_dicts.vectorize(kept_tokens, vectorizer, fit=True, place=lambda t: chains.place(at[t]))
     reader = add_names(reader, vectorizer.feature_names_)
     flat = feature_dicts.vectorize(tokens, reader.vectorizer, fit=False, place=chains.place).to_csr()
@@ -45,7 +44,7 @@ def add_names(reader: SequenceReader, names: Iterable[str]) -> SequenceReader:
 
     If the reader has no vocabulary, it is returned unchanged.
     """
-    if not isinstance(reader.vectorizer, DictVectorizer):
+    if not feature_dicts.has_vocabulary(reader.vectorizer):
         return reader
     known, old = reader.vectorizer.vocabulary_, reader.vectorizer.feature_names_
     if not (added := [name for name in names if name not in known]):

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from numbers import Number
 
 import numpy as np
-from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, check_X_y
 
@@ -272,6 +271,8 @@ def row_accuracy(y: UserData, predicted: Array, classes: Array, sample_weight: U
             raise ValueError("y has no row with a known label: expected at least one to score")
         truth, predicted = _same_type(truth[~missing]), predicted[~missing]
         weights = None if weights is None else weights[~missing]
+    from sklearn.metrics import accuracy_score
+
     with named_errors("y"):
         return float(accuracy_score(truth, predicted, sample_weight=weights))
 

@@ -20,7 +20,6 @@ from numbers import Number
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.feature_extraction import DictVectorizer
 
 from kernelcrf.arrays import Array, DType, Inputs, UserData, advise_finite, as_writable, is_sparse
 from kernelcrf.basis.sparse_entries import Entries
@@ -145,7 +144,7 @@ class SequenceReader:
 
     def look_up(self, x: UserData) -> Entries | None:
         """Return the features of one sequence by a short way; None if it is not an ordinary list of feature dicts."""
-        if type(x) is not list or not isinstance(self.vectorizer, DictVectorizer):
+        if type(x) is not list or not feature_dicts.has_vocabulary(self.vectorizer):
             return None
         return feature_dicts.look_up(x, self.vectorizer)
 
@@ -164,7 +163,7 @@ class SequenceReader:
     @property
     def vocabulary(self) -> Mapping[str, int] | None:
         """Return a mapping from feature names to columns, or None if there is no vocabulary."""
-        return self.vectorizer.vocabulary_ if isinstance(self.vectorizer, DictVectorizer) else None
+        return self.vectorizer.vocabulary_ if feature_dicts.has_vocabulary(self.vectorizer) else None
 
     @property
     def has_vocabulary(self) -> bool:
@@ -174,7 +173,7 @@ class SequenceReader:
     @property
     def feature_names(self) -> list[str] | None:
         """Return the column names as text, from the vocabulary or from data frames; None if columns have no names."""
-        if isinstance(self.vectorizer, DictVectorizer):
+        if feature_dicts.has_vocabulary(self.vectorizer):
             return list(self.vectorizer.feature_names_)
         return names_as_text(self.column_names)
 
@@ -183,7 +182,7 @@ class SequenceReader:
         config: dict[str, object] = {"kind": self.kind, "n_features": self.n_features}
         if self.column_names is not None:
             config["feature_names"] = names_to_config(self.column_names)
-        if isinstance(self.vectorizer, DictVectorizer):
+        if feature_dicts.has_vocabulary(self.vectorizer):
             config |= {"feature_names": list(self.vectorizer.feature_names_), "separator": self.vectorizer.separator}
         return config
 
