@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import RBF
 from kernelcrf import ChainCRF, Input, load
 from kernelcrf.datasets import make_sequences
-data = make_sequences(40, random_state=0)
+data = make_sequences(12, random_state=0)
 flagged = [np.hstack([x, np.zeros((len(x), 1))]) for x in data.X]
 for x in flagged:
     x[1:2, -1] = 1.0

@@ -13,6 +13,7 @@ from kernelcrf.datasets import make_sequences
 
 DATA = make_sequences(40, random_state=0)
 NEW = make_sequences(40, random_state=1)
+PLAIN = ChainCRF(inputs={"classifier": Input("linear")}, C=1.0)
 
 
 class Memory(ClassifierMixin, BaseEstimator):
@@ -69,16 +70,16 @@ def test_other_inputs_stand_beside_the_classifier():
 
 def test_missing_labels_and_weights_reach_both():
     y = [[None if t == 0 else label for t, label in enumerate(labels)] for labels in DATA.y]
-    over = ChainOver(KNeighborsClassifier(5)).fit(DATA.X, y)
+    over = ChainOver(KNeighborsClassifier(5), chain=PLAIN).fit(DATA.X, y)
     assert over.classifier_.n_samples_fit_ == sum(len(labels) - 1 for labels in y)
     assert over.score(NEW.X, NEW.y) > 0.7
-    weighted = ChainOver(Memory()).fit(DATA.X, DATA.y, sample_weight=np.full(40, 2.0))
+    weighted = ChainOver(Memory(), chain=PLAIN).fit(DATA.X, DATA.y, sample_weight=np.full(40, 2.0))
     assert weighted.classifier_.weight_ == 2.0 * sum(map(len, DATA.y))
 
 
 def test_labels_that_a_fold_has_not_seen_have_probability_zero():
     X, y = [*DATA.X, np.array([[9.0, 9.0]])], [[str(label) for label in labels] for labels in DATA.y] + [["rare"]]
-    over = ChainOver(KNeighborsClassifier(5)).fit(X, y)
+    over = ChainOver(KNeighborsClassifier(5), chain=PLAIN).fit(X, y)
     assert over.classes_.tolist() == ["0", "1", "2", "rare"]
     assert over.predict_proba(X)[0].shape[1] == 4
 
@@ -118,6 +119,8 @@ def test_sequences_of_weight_zero_do_not_reach_the_classifier():
     wrong = [*y[:6], 1 - y[6], 1 - y[7]]
     groups = [0, 1, 2, 0, 1, 2, 0, 1]
     for classifier in (KNeighborsClassifier(3), GaussianNB()):
-        one, other = (ChainOver(classifier, cv=3).fit(X, own, weights, groups=groups) for own in (y, wrong))
+        one, other = (
+            ChainOver(classifier, cv=3, chain=PLAIN).fit(X, own, weights, groups=groups) for own in (y, wrong)
+        )
         for p, q in zip(one.predict_proba(X), other.predict_proba(X), strict=True):
             np.testing.assert_array_equal(p, q)

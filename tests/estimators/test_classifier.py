@@ -43,6 +43,7 @@ def problem(n_rows, n_classes, seed=0):
     return X, (np.floor((angle + np.pi) * n_classes / (2 * np.pi)).astype(int)) % n_classes
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("kernel", [RBF(0.8), Matern(1.2, nu=1.5)])
 @pytest.mark.parametrize("variance", [0.4, 7.0])
 def test_two_classes_are_gaussian_process_classification(kernel, variance):
@@ -236,7 +237,7 @@ def test_variances_are_those_of_draws(label_kernel, fit_intercept):
 
 
 def test_variances_take_the_memory_of_scores(monkeypatch):
-    n_classes = 60
+    n_classes = 30
     X, y = np.random.default_rng(0).normal(size=(2000, 3)), np.arange(2000) % n_classes
     monkeypatch.setattr("kernelcrf.fitting.laplace.MOST_EXACT", 0)
     model = KernelClassifier("linear", laplace=True, tol=1e-2).fit(X, y)

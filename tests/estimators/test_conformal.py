@@ -21,6 +21,7 @@ from kernelcrf import (
     ConformalLabels,
     ConformalSpans,
     GraphCRF,
+    Input,
     KernelClassifier,
     MultiLabelCRF,
     SegmentCRF,
@@ -315,7 +316,8 @@ def test_a_single_column_of_labels_is_a_class_per_row(label_sets):
 
 def test_every_estimator_with_the_methods_can_be_wrapped(crf):
     scaled = TemperatureScaling(crf).fit(TRAIN.X, TRAIN.y)
-    over = ChainOver(LogisticRegression()).fit(TRAIN.X, TRAIN.y)
+    chain = ChainCRF(inputs={"classifier": Input("linear")}, C=1.0)
+    over = ChainOver(LogisticRegression(), chain=chain).fit(TRAIN.X, TRAIN.y)
     pipe = make_pipeline(PerToken(StandardScaler()), ChainCRF(C=1.0, n_components=60, random_state=0))
     pipe.fit(TRAIN.X, TRAIN.y)
     for model in (crf, scaled, over, pipe, make_pipeline(crf)):

@@ -8,7 +8,7 @@ from kernelcrf import ChainCRF, KernelClassifier, SegmentCRF, load
 from kernelcrf.datasets import make_sequences
 from kernelcrf.penalties import ElasticNet
 
-DATA = make_sequences(40, random_state=0)
+DATA = make_sequences(16, random_state=0)
 BOTH = {"fit_intercept": "boundaries"}
 
 
@@ -66,7 +66,7 @@ def test_the_posterior_of_sequences_is_that_of_marked_columns():
     ours = ChainCRF("linear", **BOTH, **options).fit(DATA.X, DATA.y)
     theirs = ChainCRF("linear", **options, fit_intercept=False).fit(WIDER, DATA.y)
     assert ours.log_marginal_likelihood() == pytest.approx(theirs.log_marginal_likelihood(), rel=1e-6)
-    draws = {"posterior": "laplace", "n_samples": 3000}
+    draws = {"posterior": "laplace", "n_samples": 500}
     found = ours.predict_proba(DATA.X[:5], **draws), theirs.predict_proba(WIDER[:5], **draws)
     for p, q in zip(*found, strict=True):
         np.testing.assert_allclose(p, q, atol=0.02)

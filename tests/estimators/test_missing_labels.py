@@ -84,7 +84,8 @@ def test_a_fit_with_missing_labels_is_stationary_and_repeats_with_its_seed(data,
     assert load(tmp_path / "model").certificate_ == certificate
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.few(2)
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("solver", sorted(set(SOLVERS) - {"dual"}))
 def test_labels_that_the_data_treat_alike_are_told_apart(data, solver, seed):
     """From zero, no descent separates them: it ends at a saddle with the objective 25.0."""

@@ -1,5 +1,7 @@
 """The parameter `prior` of the estimators of segments, rows, label sets, graphs and tables, as of ChainCRF."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -55,7 +57,15 @@ def part(name, low, high, X=None):
 def fitted(name, low, high, **parameters):
     model, _, _, fixed = MODELS[name]
     X = parameters.pop("X", None)
-    return model(**{"C": 0.5, "tol": 1e-10, "random_state": 0} | fixed | parameters).fit(*part(name, low, high, X))
+    few = {"n_components": 12} if name in WITH_INPUTS and "inputs" not in parameters else {}
+    options = {"C": 0.5, "tol": 1e-10, "random_state": 0} | few | fixed | parameters
+    return model(**options).fit(*part(name, low, high, X))
+
+
+@cache
+def earlier(name):
+    """Return a model with its posterior, which many tests take for a prior."""
+    return fitted(name, 0, 15, laplace=True)
 
 
 def captured(monkeypatch):
@@ -137,7 +147,7 @@ def test_if_the_loss_is_almost_quadratic_an_update_is_a_fit_to_all_data(name, ke
 
 @ALL
 def test_without_data_the_model_is_that_of_the_prior(name):
-    old = fitted(name, 0, 15, laplace=True)
+    old = earlier(name)
     X, y = part(name, 0, 5)
     model, _, _, fixed = MODELS[name]
     new = model(prior=old, **fixed)
@@ -159,9 +169,10 @@ def test_c_is_that_of_the_posterior_unless_it_is_a_number(name):
 
 @ALL
 def test_files_are_priors(name, tmp_path):
-    old = fitted(name, 0, 15, laplace=True)
+    old = earlier(name)
     old.save(tmp_path / "old.kcrf")
-    direct, read = (fitted(name, 15, 30, prior=one, laplace=True) for one in (old, tmp_path / "old.kcrf"))
+    direct = fitted(name, 15, 30, prior=old, laplace=True)
+    read = fitted(name, 15, 30, prior=tmp_path / "old.kcrf")
     np.testing.assert_allclose(direct.model_.theta, read.model_.theta, atol=1e-9)
     direct.save(tmp_path / "new.kcrf")
     again = kernelcrf.load(tmp_path / "new.kcrf")
@@ -348,7 +359,7 @@ def test_inference_that_is_not_exact_has_prior_means(inference):
 
 @ALL
 def test_missing_labels_have_a_prior_too(name):
-    old = fitted(name, 0, 15, laplace=True)
+    old = earlier(name)
     X, y = part(name, 15, 30)
     model, _, _, fixed = MODELS[name]
     if name == "KernelClassifier":
@@ -370,7 +381,7 @@ def test_missing_labels_have_a_prior_too(name):
 
 @ALL
 def test_checkpoints_know_the_prior(name, tmp_path):
-    old, other = fitted(name, 0, 15, laplace=True), fitted(name, 0, 10)
+    old, other = earlier(name), fitted(name, 0, 10)
     first = fitted(name, 15, 30, prior=old, checkpoint=tmp_path / "run")
     again = fitted(name, 15, 30, prior=old, checkpoint=tmp_path / "run")
     assert again.certificate_.objective == pytest.approx(first.certificate_.objective, rel=1e-9)

@@ -91,7 +91,7 @@ class ChainOver(ValidatedEstimator):
     >>> from kernelcrf import ChainCRF, ChainOver, Input
     >>> from kernelcrf.datasets import make_sequences
     >>> data, new = make_sequences(60, random_state=0), make_sequences(60, random_state=1)
-    >>> forest = RandomForestClassifier(random_state=0)
+    >>> forest = RandomForestClassifier(30, random_state=0)
     >>> crf = ChainOver(forest).fit(data.X, data.y)
     >>> round(crf.score(new.X, new.y), 1), crf.predict(new.X)[0][:6], crf.predict_proba(new.X)[0].shape
     (0.9, array([2, 2, 1, 1, 1, 1]), (9, 3))
