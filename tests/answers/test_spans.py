@@ -141,7 +141,7 @@ def test_f1_decoding_falls_back_to_the_likeliest_labelling_if_constraints_forbid
 def tagger():
     data = make_sequences(40, random_state=0)
     names = np.array(["O", "B-A", "I-A"])
-    return ChainCRF(n_components=50, random_state=0).fit(data.X, [names[y] for y in data.y]), data
+    return ChainCRF(C=1.0, n_components=50, random_state=0).fit(data.X, [names[y] for y in data.y]), data
 
 
 def test_predict_spans_returns_the_spans_of_the_predicted_labels(tagger):
@@ -176,7 +176,7 @@ def test_single_precision_gives_the_same_probabilities(tagger):
 
 def test_labels_that_are_not_tags_are_read_as_runs():
     data = make_sequences(20, random_state=0)
-    crf = ChainCRF(n_components=20, random_state=0).fit(data.X, data.y)
+    crf = ChainCRF(C=1.0, n_components=20, random_state=0).fit(data.X, data.y)
     found = crf.distribution(data.X).spans()
     assert [[span[:3] for span in own] for own in found] == [spans(y.tolist(), "runs") for y in crf.predict(data.X)]
     assert spans([2, 2, 1], "runs") == [Span(0, 2, 2), Span(2, 3, 1)]
@@ -221,10 +221,10 @@ def test_errors_about_spans(tagger, call, message):
 
 def test_f1_decoding_is_for_tags_only(tagger):
     crf, data = tagger
-    other = ChainCRF(n_components=20, decoding="f1", random_state=0).fit(data.X, data.y)
+    other = ChainCRF(C=1.0, n_components=20, decoding="f1", random_state=0).fit(data.X, data.y)
     with pytest.raises(ValueError, match=r"decoding='f1' with the labels .*expected tags of spans"):
         other.predict(data.X)
-    crf = ChainCRF(n_components=50, decoding="f1", random_state=0).fit(data.X, crf.predict(data.X))
+    crf = ChainCRF(C=10.0, n_components=50, decoding="f1", random_state=0).fit(data.X, crf.predict(data.X))
     labels = crf.predict(data.X)
     assert [list(y) for y in labels] != [["O"] * len(y) for y in labels]
     assert crf.score(data.X, labels) == 1.0

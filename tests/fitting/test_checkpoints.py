@@ -111,13 +111,12 @@ def test_a_process_that_is_killed_leaves_a_run_to_go_on_with(tmp_path, monkeypat
             print(len(args[-1].history), flush=True)
             time.sleep(0.2)
         Checkpoint.write = slow
-        ChainCRF(n_components=20, tol=1e-10, random_state=0, checkpoint=Checkpoint(sys.argv[1], every=1)).fit(
-            data.X, data.y
-        )
+        options = {"n_components": 20, "C": 1.0, "tol": 1e-10, "random_state": 0}
+        ChainCRF(**options, checkpoint=Checkpoint(sys.argv[1], every=1)).fit(data.X, data.y)
         """
     )
     data = make_sequences(60, random_state=0)
-    settings = {"n_components": 20, "tol": 1e-10, "random_state": 0}
+    settings = {"n_components": 20, "C": 1.0, "tol": 1e-10, "random_state": 0}
     whole = ChainCRF(**settings).fit(data.X, data.y).certificate_.objective
     killed = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True, env=os.environ

@@ -87,7 +87,7 @@ def test_a_warm_start_grows_its_basis_to_what_other_data_need():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_basis_that_grows_is_optimal_only_within_the_tolerance_of_the_whole_space(dtype):
-    data = make_sequences(30, random_state=0)
+    data = make_sequences(12, random_state=0)
     X = [x.astype(dtype) for x in data.X]
     for gamma, tol in ((5.0, 1e-3), (0.1, 1e-4), (0.01, 1e-6)):
         certificate = (

@@ -16,7 +16,7 @@ import pytest
 from kernelcrf import ChainCRF, GraphCRF, Input, KernelClassifier, MarkovNetwork, MultiLabelCRF, SegmentCRF, load
 from kernelcrf.penalties import ElasticNet
 
-STEPS, LONG = 500, 20000
+STEPS, LONG = 1000, 20000
 GRID = np.array([(a, b) for a in range(3) for b in range(3)], float)
 RNG = np.random.default_rng(0)
 
