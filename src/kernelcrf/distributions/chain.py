@@ -1,4 +1,4 @@
-"""The distribution of the labels of sequences that a ChainCRF predicts; `models.chain` has the formula of p(y|x)."""
+"""The distribution p(y|x) that a ChainCRF predicts for the labels of sequences; `models.chain` has the formula."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class ChainDistribution(SequenceDistribution):
         """Return the probabilities of the given spans, one array per sequence.
 
         spans : for each sequence, a list of tuples (start, end, label), such as (3, 5, "PER").
-        scheme : the tagging scheme of the labels, as in `spans`.
+        scheme : the tagging scheme of the labels, as in the method `spans`.
         """
         classes = self.classes.tolist()
         rules = span_rules(classes, scheme_of(classes, scheme))
@@ -124,10 +124,11 @@ class ChainDistribution(SequenceDistribution):
 
     @validated(full=FLAG)
     def certify(self, *, full: bool = False) -> CertifiedLabels:
-        """Return the likeliest labels, and which of them the exact optimum of the objective provably predicts too.
+        """Return the likeliest labels, with flags: True if the exact optimum provably predicts the same label.
 
-        A solver stops when the certified gap is small, and not at the optimum itself. A certified label would be the
-        same after a fit with tol=0. A smaller `tol` certifies more labels.
+        The solver stops when the certified gap is small, which is not exactly at the optimum of the objective. If the
+        flag of a label is True, a fit with tol=0 would predict the same label. A fit with a smaller `tol` certifies
+        more labels.
 
         full : whether to compare with the optimum in the whole function space of the kernel, whatever the landmarks;
             this needs a fit with certify_full=True. Otherwise compare with the optimum in the span of the landmarks.
@@ -137,7 +138,7 @@ class ChainDistribution(SequenceDistribution):
 
     @validated(full=FLAG)
     def score_bounds(self, y: UserData, *, full: bool = False) -> ScoreBounds:
-        """Return bounds on the accuracy and the log-loss of the exact optimum for the true labels y.
+        """Return bounds on the accuracy and the log-loss of the exact optimum of the objective, for the true labels y.
 
         The accuracy is that of the likeliest labelling (decoding="viterbi"). The log-loss is -log p(y|x), summed over
         all sequences and divided by the number of tokens.

@@ -1,4 +1,4 @@
-"""The distribution of the labels of the nodes of graphs; `models.network` has the formula of p(y|x)."""
+"""The distribution p(y|x) of the labels of the nodes of graphs; `models.network` has the formula."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class GraphDistribution(Distribution):
 
     @property
     def chains(self) -> Chains:
-        """Return which nodes belong to which graph."""
+        """Return the ranges of the nodes of each graph, as a Chains object."""
         return Chains(self.graphs.offsets)
 
     @property

@@ -1,4 +1,4 @@
-"""The distribution of the label sets of rows; `estimators.multilabel` has the formula of p(y|x)."""
+"""The distribution p(y|x) of the label sets of rows; `estimators.multilabel` has the formula."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ class LabelSetDistribution(Distribution):
 
     @cached_property
     def _only_field(self) -> NetworkField:
-        """Return the field of all rows, if they are one block."""
+        """Return the scores of all rows as one field; raise ValueError if the rows are several blocks."""
         (field,) = self.model.fields(self.rows, self.engine, self.base)
         return field
 
     def _fields(self) -> Iterator[NetworkField]:
-        """Yield the fields of all blocks of rows; if there is one block only, its inference is kept."""
+        """Yield one field per block of rows; if there is only one block, every call yields the same field."""
         if self.n_samples <= self.model.block_size:
             yield self._only_field
         else:

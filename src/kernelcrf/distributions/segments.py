@@ -1,4 +1,4 @@
-"""The distribution of the segmentations that a SegmentCRF predicts; `inference.segments` has its formula."""
+"""The distribution p(y|x) that a SegmentCRF predicts for segmentations; `inference.segments` has the formula."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kernelcrf.validation import validated
 class SegmentDistribution(SequenceDistribution):
     """The distribution p(y|x) of the segmentations of sequences, as `SegmentCRF.distribution` returns it.
 
-    The label of a token depends on the whole segment, so that there are probabilities of segments, and none of pairs of
-    neighbouring tokens.
+    The label of a token depends on its whole segment. This class therefore has probabilities of segments, but no
+    probabilities of pairs of neighbouring tokens.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class SegmentDistribution(SequenceDistribution):
         probable it is that the sequence has exactly this segment. By default these are the segments of the likeliest
         segmentation. Segments with the label O of IOB2 tags are left out.
 
-        threshold : return instead all segments whose probability is at least this number. Segments below 0.5 may
+        threshold : return instead all segments whose probability is at least this number. Below 0.5, segments may
             overlap.
         n_best : return instead the most probable segments of each sequence, at most this many, sorted by probability
             and not from left to right. If `threshold` is passed too, segments with a smaller probability are left out.

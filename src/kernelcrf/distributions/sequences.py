@@ -36,7 +36,7 @@ class SequenceDistribution(Distribution):
 
     @property
     def chains(self) -> Chains:
-        """Return which tokens belong to which sequence."""
+        """Return the ranges of the tokens of each sequence, as a Chains object."""
         return self.field.chains
 
     @property
@@ -64,7 +64,7 @@ class SequenceDistribution(Distribution):
         return Ragged.cut(self.probabilities.copy(), self.chains.offsets)
 
     def labelled_marginals(self) -> list[list[dict[Any, float]]]:
-        """Return one list per sequence, with one dict from labels to probabilities per token, as CRFsuite does."""
+        """Return one list per sequence, in the format of CRFsuite: one dict per token, from labels to probabilities."""
         classes = self.classes.tolist()
         cut = Ragged.cut(self.probabilities, self.chains.offsets)
         return Ragged([dict(zip(classes, row, strict=True)) for row in p.tolist()] for p in cut)
@@ -105,10 +105,10 @@ class SequenceDistribution(Distribution):
         raise NotImplementedError
 
     def span_table(self, **options: Any) -> Any:
-        """Return the spans of `spans` as a pandas.DataFrame, one row per span.
+        """Return the result of the method `spans` as a pandas.DataFrame, with one row per span.
 
-        The columns are sequence (the index of the sequence in X), start, end, label, probability and certified, which
-        is None unless it was computed.
+        The columns are sequence (the index of the sequence in X), start, end, label, probability and certified. The
+        last column is None unless certify=True is passed.
 
         options : the options of `spans`, such as threshold=0.5.
         """

@@ -22,7 +22,8 @@ class TableDistribution(Distribution):
     `MarkovNetwork.distribution` returns it. If all values of a row are missing, this is p(z) itself.
 
     model : the fitted model.
-    field : the scores of all values of all variables and pairs, in which known values exclude all others.
+    field : the scores of all values of all variables and pairs. If a value is known, the other values of its variable
+        are impossible.
 
     Examples
     --------
@@ -60,7 +61,10 @@ class TableDistribution(Distribution):
 
     @cached_property
     def probabilities(self) -> Array:
-        """Return an array [row, variable, value] that cannot be changed; it is 0 beyond the values of a variable."""
+        """Return the probabilities as a read-only array [row, variable, value].
+
+        If a variable has fewer values than another one, the entries after its last value are 0.
+        """
         return read_only(self.model.marginals(self.field))
 
     @cached_property
@@ -79,7 +83,7 @@ class TableDistribution(Distribution):
         ]
 
     def log_prob(self, y: UserData) -> Floats:
-        """Return the log-probability of the rows y, given the known values of X; -inf if y contradicts them.
+        """Return the log-probability of each row of y, given the known values of X; -inf if the row contradicts them.
 
         If y has missing values, this is the log-probability of its known values.
         """

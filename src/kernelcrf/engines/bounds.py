@@ -1,4 +1,4 @@
-"""Check in one pass whether all numbers of an array are within bounds, also if the array is small."""
+"""Check in one pass over an array whether all its numbers are within bounds."""
 
 from __future__ import annotations
 

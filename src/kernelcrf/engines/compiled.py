@@ -1,9 +1,9 @@
 """Compile functions with Numba, so that they release the GIL, and store the machine code on disk if possible.
 
-Code is stored in the first of these folders that can be written to, or that has code of the function already: the
-folder NUMBA_CACHE_DIR if it is set, `__pycache__` beside the source, and the cache folder of the user. So an image
-with stored code, whose file system is read-only, does not compile again. If there is no such folder, or the disk is
-full, each process compiles again, and a warning says so.
+Three folders can store code: the folder NUMBA_CACHE_DIR if it is set, `__pycache__` beside the source, and the cache
+folder of the user. A function uses the first of them that can be written to, or that already contains code of this
+function. Stored code is therefore used even if its folder is read-only, for example in a container image. If there is
+no such folder, or the disk is full, each process compiles again, and a warning says so.
 
 Stored code is used as long as the source of the function, and of all functions that it calls, is the same.
 
@@ -52,7 +52,7 @@ class Folder(_CacheLocator):
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], source: str) -> Folder | None:
-        """Return the first folder that can be written to, or has code of the function; None if there is none.
+        """Return the first folder that can be written to or contains code of the function; None if there is none.
 
         source : the path of the file of the function.
         """
@@ -76,7 +76,7 @@ class Folder(_CacheLocator):
         return self._path
 
     def get_source_stamp(self) -> str:
-        """Return a digest of the files of the function and of all compiled functions that it may call."""
+        """Return a digest of the source files of the function, and of all compiled functions that it may call."""
         digest = hashlib.sha256()
         for path in sorted(_sources(self._function, {})):
             digest.update(_digest(path))
@@ -92,7 +92,7 @@ class _Impl(CompileResultCacheImpl):
 
 
 class StoredCode(FunctionCache):
-    """The compiled code of a function in a folder. If the code cannot be stored, each process compiles it again."""
+    """Compiled code of one function, stored in a folder. If it cannot be stored, each process compiles it again."""
 
     _impl_class = _Impl
 
@@ -159,7 +159,7 @@ def _names_in(path: str) -> tuple[str, ...]:
 
 
 def _has_index(path: str, name: str) -> bool:
-    """Return whether a folder has stored code of the function whose files begin with `name`."""
+    """Return whether a folder contains stored code of a function, in files whose names start with `name`."""
     return any(file.startswith(name) and file.endswith(".nbi") for file in _names_in(path))
 
 

@@ -51,16 +51,17 @@ def _let_others_set_limits() -> None:
 
 
 class _Holder:
-    """Marks a running call that needs the BLAS limit.
+    """Mark a running call that needs the BLAS limit.
 
-    Only the call itself refers to this object, so that it is deleted when the call ends, even by an interruption.
+    Only the call itself refers to this object. The object is therefore deleted when the call ends, even if Ctrl-C
+    interrupts the call.
     """
 
 
 class _OneThread:
-    """Limits BLAS to one thread while at least one call needs the limit.
+    """Limit BLAS to one thread while at least one call needs the limit.
 
-    It must stay usable if Ctrl-C interrupts it at any line.
+    This object stays usable if Ctrl-C interrupts it at any line.
     """
 
     def __init__(self) -> None:
@@ -99,7 +100,10 @@ _one_thread = _OneThread()
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Limit BLAS to one thread in a `with` block, for parallel work or for vectors too short for threads."""
+    """Limit BLAS to one thread in a `with` block.
+
+    Use it for parallel work, or for vectors that are too short to gain from several threads.
+    """
     if _thread.single() is not None:
         yield
         return
@@ -153,7 +157,7 @@ def _available_cores() -> int:
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """Applies functions to items in `n_jobs` threads; -1 means one thread per available core, None means one thread."""
+    """Apply functions to items in `n_jobs` threads; -1 means one thread per available core, None means one thread."""
 
     n_jobs: int = 1
 
@@ -214,10 +218,12 @@ class LocalEngine:
         items: Sequence[Item],
         costs: Sequence[float] | None = None,
     ) -> tuple[Total, list[Kept]]:
-        """Call `function` for all items; return the sum of its first results, and a list of its second results.
+        """Call `function`, which returns a pair, for all items.
 
-        `function` must return pairs. Consecutive items are summed in groups, then the sums of the groups are added. The
-        groups depend only on the number of items, so that the sum does not depend on the number of threads.
+        Return the sum of the first parts of the pairs, and a list of their second parts.
+
+        Consecutive items are summed in groups, then the sums of the groups are added. The groups depend only on the
+        number of items, so that the sum does not depend on the number of threads.
         """
         if not items:
             raise ValueError("items is empty: expected at least one item to sum")
