@@ -97,10 +97,10 @@ def test_scikit_learn_searches_the_parameters_of_both():
     ("parameters", "X", "message"),
     [
         ({"classifier": object()}, DATA.X, "expected a classifier with the method predict_proba"),
-        ({"chain": ChainCRF()}, DATA.X, "expected an entry 'classifier', which reads the probabilities"),
+        ({"chain": ChainCRF()}, DATA.X, "expected an input 'classifier', which reads the probabilities"),
         ({"cv": 1}, DATA.X, "cv=1"),
-        ({"of": "a"}, DATA.X, "of='a', but the sequences in X are no mappings"),
-        ({}, [{"a": x} for x in DATA.X], "expected of=, the name of the entry that the classifier reads"),
+        ({"of": "a"}, DATA.X, "of='a', but the sequences in X are not mappings"),
+        ({}, [{"a": x} for x in DATA.X], "but of=None: pass the name of the entry that the classifier reads"),
         ({"of": "b"}, [{"a": x} for x in DATA.X], r"X\[0\] has no entry 'b'"),
         ({}, [np.concatenate(DATA.X)], "expected at least 2"),
     ],

@@ -341,7 +341,7 @@ def test_wrong_data_are_refused_by_name(inputs, X, message):
     [
         ({"inputs": {}}, "expected a dict from names to kernels or kernelcrf.Input"),
         ({"inputs": {"a": "sigmoid"}}, "expected a dict from names to kernels or kernelcrf.Input"),
-        ({"inputs": {"a__b": Input()}}, "inputs has the name 'a__b': expected a string without '__'"),
+        ({"inputs": {"a__b": Input()}}, "inputs has the name 'a__b': expected a non-empty string without '__'"),
         ({"inputs": {"a": Input(gamma=-1.0)}}, "inputs__a__gamma=-1.0: expected"),
         ({"inputs": {"a": Input(scores="steps")}}, "expected at least one input that scores all tokens"),
         ({"inputs": {"a": Input()}, "kernel": "rbf"}, "cannot be combined with kernel='rbf': set this parameter of"),

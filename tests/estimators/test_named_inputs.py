@@ -207,7 +207,7 @@ def test_scikit_learn_reaches_the_parameters_of_inputs(name):
         ({"inputs": {"a": Input(scores="steps")}}, r"inputs__a__scores='steps': expected 'tokens'.*, because"),
         ({"inputs": {"a": Input()}, "kernel": "rbf"}, "cannot be combined with kernel='rbf': set this parameter of"),
         ({"inputs": {"a": Input()}, "gamma": 0.3}, "cannot be combined with gamma=0.3: set this parameter of"),
-        ({"inputs": {"a__b": Input()}}, "inputs has the name 'a__b': expected a string without '__'"),
+        ({"inputs": {"a__b": Input()}}, "inputs has the name 'a__b': expected a non-empty string without '__'"),
         ({"inputs": {"a": Input(gamma=-1.0)}}, "inputs__a__gamma=-1.0: expected"),
         (
             {"inputs": {"a": Input(), "b": Input(of="a")}, "C": Evidence(optimize_kernel=True)},

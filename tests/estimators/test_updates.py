@@ -311,7 +311,7 @@ def test_cliques_and_types_of_graphs_are_those_of_the_prior():
     assert new.certificate_.status == "optimal"
     few = [{**one, "node_types": ["a"] * 4} for one in X]
     assert fitted("GraphCRF", 15, 30, X=few, prior=old, cliques=("edges", "paths")).cliques_ == ("edges", "paths")
-    with pytest.raises(ValueError, match="the prior has weights of 'paths constant', and this fit has none"):
+    with pytest.raises(ValueError, match="the prior has weights of 'paths constant', but this fit has no such weights"):
         fitted("GraphCRF", 15, 30, X=X, prior=old)
     with pytest.raises(ValueError, match="X has the node types 'c', which the training graphs do not have"):
         fitted("GraphCRF", 15, 30, X=[{**one, "node_types": ["c"] * 4} for one in X], prior=old)

@@ -320,7 +320,9 @@ def test_almost_no_predicted_spans_are_a_warning_that_names_three_ways_out():
 
 @pytest.mark.parametrize("estimator", [KernelClassifier, SegmentCRF])
 def test_only_chains_have_a_scoring(estimator):
-    with pytest.raises(ValueError, match=r"has a scoring, which \w+ cannot use: pass C='auto'"):
+    with pytest.raises(
+        ValueError, match=r"expected scoring=None, because \w+ cannot choose C by a metric; pass C='auto'"
+    ):
         estimator("linear", C=HeldOut(scoring="flat_f1")).fit(*straight(12))
 
 

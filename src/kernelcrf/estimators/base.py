@@ -109,7 +109,10 @@ class Fitted(Generic[T]):
 
 
 class FittedNames(Fitted[Array]):
-    """The read-only attribute with the names of the columns; raises AttributeError unless all of them are strings."""
+    """A read-only attribute with the column names of the training data.
+
+    Reading it raises AttributeError unless all names are strings.
+    """
 
     def __get__(self, estimator: object | None, owner: type) -> Array:
         if estimator is None:
@@ -117,8 +120,8 @@ class FittedNames(Fitted[Array]):
         names = string_names(super().__get__(estimator, owner))
         if names is None:
             raise AttributeError(
-                f"this {owner.__name__} was fitted to data without strings as column names: fit it to a data frame to "
-                "get names"
+                f"this {owner.__name__} was fitted to data whose columns are not named by strings: fit it to a data "
+                "frame with strings as column names"
             )
         return names
 
@@ -182,13 +185,14 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
             raise
         except CONTENT_ERRORS as error:
             raise ModelFileError(
-                f"the model file is inconsistent ({error}): expected a file that save has written; use another copy"
+                f"the model file is inconsistent ({error}): expected a file that save has written. The file "
+                "may be damaged: use another copy of it"
             ) from None
         return estimator
 
     @property
     def _model(self) -> Model:
-        """Return the fitted model. A method reads it once, so that its answer comes from one model.
+        """Return the fitted model; a method should read it only once, to use the same model throughout.
 
         Another thread may fit the estimator again at any time.
         """
@@ -203,7 +207,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
     def _find_start(self) -> Model | None:
         """Return the model of the previous fit if `warm_start` is True and there was such a fit, else None.
 
-        Raise if a parameter has changed since then, unless a warm start may change it.
+        Raise if a parameter has changed since the previous fit, except for parameters that a warm start may change.
         """
         model: Model | None = getattr(self, "model_", None) if self.warm_start else None
         if model is not None:
@@ -219,7 +223,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
         return model
 
     def __sklearn_clone__(self) -> Self:
-        """Return a copy with the same parameters, which is not fitted; its prior is the same fitted model."""
+        """Return an unfitted copy with the same parameters; the parameter `prior` is the same object, not a copy."""
         copied: Self = super().__sklearn_clone__()
         copied.prior = self.prior
         return copied
@@ -241,7 +245,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
 
     @property
     def _optimizes_kernel(self) -> bool:
-        """Return whether the hyperparameters of the kernel are chosen."""
+        """Return whether the fit chooses the hyperparameters of the kernel."""
         rule = find_C_rule(self.C)
         return rule is not None and rule.optimize_kernel
 
@@ -306,8 +310,8 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
         rule = find_C_rule(self.C)
         if isinstance(rule, HeldOut) and rule.scoring is not None and not self._scores_labels:
             raise ParameterError(
-                f"C={shown(self.C)} has a scoring, which {type(self).__name__} cannot use: pass C='auto', or use "
-                "GridSearchCV with scoring=kernelcrf.metrics.get_scorer(...)"
+                f"C={shown(self.C)}: expected scoring=None, because {type(self).__name__} cannot choose C by a metric; "
+                "pass C='auto', or use GridSearchCV with scoring=kernelcrf.metrics.get_scorer(...)"
             )
         if self.checkpoint is not None:
             self._exclude("checkpoint", self._searches, "a checkpoint can store one fit, but a search makes several")
@@ -337,7 +341,8 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
             chooses one C for each group.
         start : an earlier fit to start from, or None.
         structure : settings of a structure search, or None if the structure is given.
-        comparison : what is compared on held-out samples besides values of C, or None for nothing else.
+        comparison : what the search for C compares on held-out samples besides values of C; None if it compares nothing
+            else.
         """
         with_kernel = [term for term in problem.terms if term.kernel is not None]
         rule = find_C_rule(self.C)
@@ -405,7 +410,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InputEstimator(Estimator[Model]):
-    """Base class of estimators whose samples have inputs; adds the parameters of the input kernel."""
+    """Base class of estimators whose samples have inputs; it adds the parameters of the input kernel."""
 
     gamma: Annotated[float | str, GAMMA] = "scale"
     n_components: Annotated[NumberOrLandmarks, N_COMPONENTS] = 500
@@ -430,7 +435,7 @@ class InputEstimator(Estimator[Model]):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, also those of inputs, such as `inputs__words__C`, and return the estimator."""
+        """Set parameters of the estimator or of its inputs, such as `inputs__words__C`, and return the estimator."""
         of_estimator = {key: value for key, value in params.items() if not key.startswith(OF_INPUT)}
         super().set_params(**of_estimator)
         # "inputs__words" is set before "inputs__words__C".
@@ -473,7 +478,7 @@ class InputEstimator(Estimator[Model]):
             self._exclude("penalty", others, "penalties with corners have no evidence. Set penalty=None")
 
     def _check_inputs(self, inputs: Mapping[str, Input]) -> None:
-        """Raise if an input is wrong, or if parameters are set that belong to each input."""
+        """Raise if an input is wrong, or if a parameter of the estimator must be set for each input instead."""
         defaults = {field.name: field.default for field in fields(self)}
         is_shared = any(getattr(self, name) is not None for name in self._further_kernels)
         names = ("kernel",) if is_shared else OF_ONE_INPUT
@@ -481,7 +486,9 @@ class InputEstimator(Estimator[Model]):
         self._exclude("inputs", changed, "set this parameter of each Input")
         for name, one in inputs.items():
             if not isinstance(name, str) or not name or BETWEEN in name:
-                raise ParameterError(f"inputs has the name {shown(name)}: expected a string without {BETWEEN!r}")
+                raise ParameterError(
+                    f"inputs has the name {shown(name)}: expected a non-empty string without {BETWEEN!r}; rename it"
+                )
             one.check(name)
             if one.scores not in self._scored_by_inputs:
                 raise ParameterError(
@@ -490,7 +497,7 @@ class InputEstimator(Estimator[Model]):
                 )
         of_tokens = [one for one in inputs.values() if one.scores == TOKENS]
         if not of_tokens:
-            raise ParameterError("no input has scores='tokens': expected at least one input that scores all tokens")
+            raise ParameterError("no input has scores='tokens': expected at least one; set this parameter of one Input")
         advice = (
             "the evidence chooses the kernel of tokens only if one input scores them; search over parameters such as "
             "inputs__NAME__gamma"
@@ -504,9 +511,9 @@ class InputEstimator(Estimator[Model]):
 
     @property
     def _learns_names(self) -> bool:
-        """Return whether a fit that starts from an earlier model adds the feature names of its data to the known ones.
+        """Return whether a fit that starts from an earlier model can add feature names to those of the earlier model.
 
-        It does not if a kernel compares several inputs side by side, because old columns would move.
+        The result is False if a kernel reads several inputs side by side, because new columns would then move old ones.
         """
         return self.inputs is None or all(getattr(self, name) is None for name in self._further_kernels)
 
@@ -546,7 +553,7 @@ class InputEstimator(Estimator[Model]):
         return [names for names in groups.values() if names]
 
     def _penalise(self, terms: Sequence[Term]) -> list[Term]:
-        """Return the terms with the penalty of this estimator; raise if it has no meaning for one of their kernels."""
+        """Return the terms with the penalty of this estimator; raise if it needs linear kernels and one is not."""
         if self.penalty is None:
             return list(terms)
         for term in terms:

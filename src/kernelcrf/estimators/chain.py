@@ -62,8 +62,9 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     X is a list of sequences. A sequence is an array, a sparse matrix or a data frame with one row per token, or a list
     of feature dicts. With several `inputs`, a sequence can also be a dict from names to such arrays or lists. If
     `lengths` is passed, X contains the tokens of all sequences one after the other. y is a list of label sequences.
-    None stands for a label that is not known. So does -1 if all other labels are strings or non-negative integers,
-    unless the only other label is 1. If you know only that a label is one of a few, pass a set of the possible labels.
+    None stands for a label that is not known. If all other labels are strings or non-negative integers, -1 means the
+    same, except if the only other label is 1. If you know only that a label is one of a few, pass a set of the possible
+    labels.
 
     Parameters
     ----------
@@ -287,16 +288,17 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             the class says which forms a sequence can have.
         y : a list with the labels of each sequence, or, with `lengths`, one list of all labels.
         sample_weight : one weight per sequence. A sequence of weight 0 does not change the fit, but it must be valid,
-            and its labels are part of `classes_`. If all weights are 0 and `prior` is given, the result is the earlier
-            model, unchanged.
+            and its labels are part of `classes_`. If all weights are 0 and `prior` is set, the result is the model of
+            the prior, unchanged.
         lengths : the number of tokens of each sequence.
         groups : one group per sequence, such as a person or a document. The search for C and for the kernel holds out
             all sequences of a group together, because sequences of one group may resemble each other.
         base_scores : scores that are added to those of the model and not learned, for example the logarithms of the
-            probabilities of a lexicon, a rule or a neural network. One array per sequence (or one array in all, with
-            `lengths`), with one row per token and one column per label, in the order of `classes_`, which is sorted. A
-            dict can have them as "tokens", and scores of transitions as "steps": arrays [token, label of the token
-            before, label of the token]. Pass scores of the same kind to `predict` and its like.
+            probabilities of a lexicon, a rule or a neural network. Pass one array per sequence (with `lengths`, one
+            array for all tokens). It has one row per token and one column per label, in the order of `classes_`, which
+            is sorted. You can also pass a dict: its entry "tokens" has these scores, and its entry "steps" has scores
+            of transitions, as arrays [token, label of the previous token, label of the token]. Pass scores of the same
+            kind to `predict` and to the other methods that accept them.
 
         A fit that stops at `max_iter` warns with ConvergenceWarning.
         """
@@ -320,7 +322,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             )
         elif any(not one.reads_whole_sequences for one in self._named_inputs.values()):
             raise ValueError(
-                "inputs of entries or columns cannot be combined with data on a cluster: pass sequences in this "
+                "inputs that read entries or columns cannot be combined with data on a cluster: pass sequences in this "
                 "process and engine=None, or inputs that read whole sequences"
             )
         elif prior is not None:
@@ -384,7 +386,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         Its methods share one pass of inference: marginals of tokens and of neighbouring tokens, entropies, samples, the
         k likeliest labellings, spans with their probabilities, and labels that are proved to be those of the optimum.
 
-        base_scores : scores of the same kind as in `fit`, if it had some.
+        base_scores : scores of the same kind as those passed to `fit`, if any.
         """
         return self._distribution(self._model, X, lengths, base_scores)
 
@@ -422,11 +424,14 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         them.
 
         X, y, sample_weight, lengths, base_scores : the data of the fit; other data are refused.
-        refit : whether to fit again without a sequence, starting from the Newton step, if the bound is above `tol`.
+        refit : whether to fit again without a sequence, starting from the Newton step, if the bound on the error is
+            above `tol`.
         tol : the largest error of a log-probability, in nats.
         """
         if is_distributed(X):
-            raise ValueError("X is data on a cluster: expected sequences in this process, such as a part of the data")
+            raise ValueError(
+                "X is data on a cluster: expected sequences in this process; pass, for example, a part of the data"
+            )
         data = X, y, sample_weight, lengths
         options = bool(refit), float(tol), self._engine, base_scores
         return predict_left_out(self._model, *data, self.class_weight, *options)
@@ -452,7 +457,10 @@ class ChainCRF(SequenceEstimator[ChainModel]):
 
     @classmethod
     def from_crfsuite(cls, source: PathLike | bytes) -> Self:
-        """Return the ChainCRF of a model file of CRFsuite, or of its bytes; `kernelcrf.load` reads such files too."""
+        """Return the ChainCRF in a model file of CRFsuite.
+
+        `source` is the path of the file or its content as bytes. `kernelcrf.load` reads such files too.
+        """
         crf = cls("linear")
         crf.model_ = replace(read_crfsuite(source), specification=crf._specification)
         return crf
@@ -463,7 +471,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         return self._least_counts_of(of_inputs or [TOKEN_TERM])
 
     def _compare(self, classes: Array, choice: KernelChoice | None) -> Comparison:
-        """Return what the search for C compares on held-out sequences; `choice` has the kernels, if there are some."""
+        """Return what the search for C compares on held-out sequences; `choice` has the kernels, or is None."""
         rule, metric = find_C_rule(self.C), None
         if isinstance(rule, HeldOut) and rule.scoring is not None:
             from kernelcrf.metrics.scorers import label_metric
@@ -485,7 +493,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
 
 
 def _of_one(model: ChainModel, X: UserData, lengths: UserData, base_scores: UserData) -> OneSequence | None:
-    """Return an object that answers fast if X has one sequence, or None."""
+    """Return an object that predicts a single sequence fast, or None if it cannot be used for these arguments."""
     is_one = type(X) is list and len(X) == 1 and lengths is None and base_scores is None
     return model.one_sequence if is_one else None
 
@@ -499,15 +507,15 @@ def _are_tags(classes: Array) -> bool:
 
 
 def _warn_of_rare_spans(search: HeldOutSearch, classes: Array) -> None:
-    """Warn if the model that a search has chosen predicts almost no spans, although held-out sequences have some."""
+    """Warn if the model that a search has chosen predicts almost no spans, although held-out sequences have spans."""
     if search.n_true is None or search.n_predicted is None:
         return
     inside = classes != OUTSIDE_TAG
     n_true, n_predicted = int(search.n_true[inside].sum()), int(search.n_predicted[inside].sum())
     if n_true >= LEAST_IN_SPANS and n_predicted < RARE_SHARE * n_true:
         warnings.warn(
-            f"the model predicts almost no spans: on held-out sequences, {n_predicted} tokens are predicted to be in "
-            f"spans, and {n_true} are. Set decoding='f1', which predicts more spans, choose C by "
+            f"the model predicts almost no spans: of the tokens of held-out sequences, {n_predicted} are predicted to "
+            f"be in spans, and {n_true} really are. Set decoding='f1', which predicts more spans, pass "
             "C=kernelcrf.rules.HeldOut(scoring='span_f1'), or give sequences with spans more weight by class_weight",
             UserWarning,
             stacklevel=stacklevel_of_user(),

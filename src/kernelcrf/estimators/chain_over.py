@@ -59,7 +59,8 @@ class ChainOver(ValidatedEstimator):
     """Chain over any scikit-learn classifier, fitted to the probabilities that the classifier predicts for each token.
 
     X is a list of sequences, as in ChainCRF: arrays, sparse matrices, data frames, lists of feature dicts, or dicts
-    from names to these. The classifier reads the sequence, or the entry named by `of`, as one row per token.
+    from names to these. The classifier reads each sequence, or the entry of it that the parameter `of` names, as one
+    row per token.
 
     Parameters
     ----------
@@ -122,8 +123,9 @@ class ChainOver(ValidatedEstimator):
         chain = clone(_DEFAULT_CHAIN if self.chain is None else self.chain)
         if chain.inputs is None or CLASSIFIER not in chain.inputs:
             raise ParameterError(
-                f"chain has inputs={shown(chain.inputs)}: expected an entry {CLASSIFIER!r}, which reads the "
-                f'probabilities, such as ChainCRF(inputs={{"{CLASSIFIER}": Input("linear")}})'
+                f"chain has inputs={shown(chain.inputs)}: expected an input {CLASSIFIER!r}, which reads the "
+                "probabilities of the classifier; pass, for example, "
+                f'ChainCRF(inputs={{"{CLASSIFIER}": Input("linear")}})'
             )
         sequences = read_list(X, "X")
         reader, rows, chains = SequenceReader.fit(self._tokens(sequences))
@@ -144,20 +146,23 @@ class ChainOver(ValidatedEstimator):
         """Return what the classifier reads of each sequence."""
         if not any(isinstance(x, Mapping) for x in sequences):
             if self.of is not None and sequences:
-                raise ValueError(f"of={self.of!r}, but the sequences in X are no mappings: pass of=None")
+                raise ValueError(f"of={self.of!r}, but the sequences in X are not mappings: pass of=None")
             return sequences
         if self.of is None:
             raise ValueError(
-                "the sequences in X are mappings: expected of=, the name of the entry that the classifier reads"
+                "the sequences in X are mappings, but of=None: pass the name of the entry that the classifier reads "
+                "as `of`"
             )
         if taken := [i for i, x in enumerate(sequences) if isinstance(x, Mapping) and CLASSIFIER in x]:
             raise ValueError(
-                f"X[{taken[0]}] has an entry {CLASSIFIER!r}, which is the name of the probabilities: rename it"
+                f"X[{taken[0]}] has an entry {CLASSIFIER!r}, but this name is reserved for the probabilities of the "
+                "classifier: rename the entry"
             )
         missing = [i for i, x in enumerate(sequences) if not isinstance(x, Mapping) or self.of not in x]
         if missing:
             raise ValueError(
-                f"X[{missing[0]}] has no entry {self.of!r}: expected one in each sequence, because of={self.of!r}"
+                f"X[{missing[0]}] has no entry {self.of!r}: expected one in each sequence, because of={self.of!r}; "
+                "add the entry, or pass another name as `of`"
             )
         return [x[self.of] for x in sequences]
 
@@ -168,7 +173,8 @@ class ChainOver(ValidatedEstimator):
         if n_groups < 2:
             raise ValueError(
                 f"X has {n_groups} group(s) of sequences with tokens: expected at least 2, because each token is "
-                "predicted by a classifier that has not seen its group; cut long sequences into several"
+                "predicted by a classifier that has not seen its group; pass more sequences, or cut long ones "
+                "into pieces"
             )
         return list(GroupKFold(min(self.cv, n_groups)).split(filled, groups=filled))
 
@@ -179,8 +185,8 @@ class ChainOver(ValidatedEstimator):
         training = training[(known[training] >= 0) & (of_tokens[training] > 0)]
         if not len(training):
             raise ValueError(
-                "the sequences outside of a fold have no known label with a weight above 0: expected known labels in "
-                "more sequences"
+                "the training sequences of a fold have no known label with a weight above 0: expected at least one in "
+                "each fold; label more sequences"
             )
         classifier, options = clone(self.classifier), {}
         if weights is not None and has_fit_parameter(classifier, "sample_weight"):

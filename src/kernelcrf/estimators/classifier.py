@@ -49,9 +49,9 @@ from kernelcrf.validation import shown_list, validated
 class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ignore[misc]
     """Gaussian process classifier with two or more classes, a low-rank kernel and a certified fit.
 
-    X is a matrix with one row per sample, or a dict of them if there are several `inputs`. y has one label per row.
-    Rows whose label is None are left out. So are rows with the label -1 if all other labels are strings or integers >=
-    0, unless the only other label is 1.
+    X is a matrix with one row per sample or, with several `inputs`, a dict from names to such matrices. y has one label
+    per row. Rows with the label None are left out. If all other labels are strings or non-negative integers, rows with
+    the label -1 are left out too, except if the only other label is 1.
 
     Parameters
     ----------
@@ -143,7 +143,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         y has one label per row of X, and `sample_weight` has one weight per row.
 
         base_scores : scores that are added to those of the model and not learned, with one row per row of X and one
-            column per class, in the order of `classes_`. Pass scores of the same kind to `predict` and its like.
+            column per class, in the order of `classes_`. Pass scores of the same kind to `predict` and to the other
+            methods that accept them.
         """
         self._validate_params()
         earlier, prior, given = self._find_start(), self._find_prior(), X
@@ -212,7 +213,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     def distribution(self, X: UserData, *, base_scores: UserData = None) -> RowDistribution:
         """Return an object for the distribution p(y|x) of the classes of the rows of X.
 
-        base_scores : scores of the same kind as in `fit`, if it had some.
+        base_scores : scores of the same kind as those passed to `fit`, if any.
         """
         return self._distribution(self._model, X, base_scores)
 

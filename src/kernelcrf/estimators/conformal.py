@@ -1,4 +1,4 @@
-"""Conformal prediction: sets that contain the truth with a chosen probability; here, sets of labels per token.
+"""Conformal prediction of labels: one set per token, which contains the true label with a chosen probability.
 
 The estimator is already fitted. Calibration data, which are new to the estimator, determine a threshold. A prediction
 set has all values whose score is at most the threshold; `kernelcrf.answers.conformal_thresholds` has the formulas. The
@@ -32,7 +32,7 @@ from kernelcrf.validation import SHARE, Constraint, Parameter, either, one_of
 
 
 def estimator_with(*methods: str, advice: str) -> Parameter:
-    """Return the constraint for an estimator with all named methods, alone or as the last step of a pipeline."""
+    """Return the constraint that a parameter is an estimator with these methods, or a pipeline that ends with one."""
     text = f"a fitted estimator with the method{'s' * (len(methods) > 1)} {' and '.join(methods)}"
 
     def test(value: UserData) -> bool:
@@ -44,7 +44,7 @@ def estimator_with(*methods: str, advice: str) -> Parameter:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The threshold for prediction sets of one model, and the number of sequences or groups that determined it."""
+    """The threshold for prediction sets of one model, and the number of sequences or groups used to choose it."""
 
     threshold: float
     n_units: int
@@ -52,7 +52,7 @@ class Calibration:
 
 
 def _model_of(estimator: Any) -> Any:
-    """Return the object that another fit of the estimator replaces."""
+    """Return the fitted model of the estimator, or None; another fit would replace this object."""
     names = "model_", "calibrated_"
     return next((vars(estimator)[name] for name in names if name in vars(estimator)), None)
 
@@ -108,7 +108,7 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
 
     @property
     def threshold_(self) -> float:
-        """Return the threshold on the scores of values that are in a set."""
+        """Return the threshold: a set has all values whose score is at most this number."""
         return self._calibration.threshold
 
     @property
@@ -125,14 +125,15 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
             threshold = quantile_threshold(worst, self.confidence_level)
         if math.isinf(threshold) and (n + 1) * self.confidence_level <= n + ROUNDING:
             raise ValueError(
-                f"y has {int(np.isinf(scores).sum())} labellings or spans of probability 0, which the estimator's "
-                f"constraints forbid: sets of what is possible cannot have confidence_level={self.confidence_level:g}; "
-                "correct these labels, lower confidence_level, or fit without constraints"
+                f"y has {int(np.isinf(scores).sum())} labellings or spans of probability 0, because the estimator's "
+                "constraints forbid them. No sets of permitted ones reach "
+                f"confidence_level={self.confidence_level:g}: correct these labels, lower confidence_level, or fit "
+                "without constraints"
             )
         return threshold
 
     def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:
-        """Return scores of the truth, the sample that each score belongs to, and flags of the samples that count."""
+        """Return the scores of true values, the index of the sample of each score, and flags of the samples to use."""
         raise NotImplementedError
 
     def _open(self, X: UserData) -> tuple[Any, UserData]:
@@ -146,7 +147,7 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
         return copy(model[-1]), model[:-1].transform(X) if len(model) > 1 else X
 
     def _open_calibrated(self, X: UserData) -> tuple[Any, UserData, float]:
-        """Return the pair of `_open` and the threshold; raise if the estimator was fitted again after calibration."""
+        """Return both results of `_open`, and the threshold; raise if the estimator was fitted after calibration."""
         calibration, (model, X) = self._calibration, self._open(X)
         if _model_of(model) is not calibration.model:
             raise ValueError(
@@ -239,10 +240,11 @@ class ConformalLabels(Conformal):
 
 
 def read_truth(model: Any, y: UserData, lengths: list[int] | Ints, is_flat: bool) -> tuple[Array, Ints]:
-    """Return which labels are true, with one row per token and one column per label, and the sample of each row.
+    """Return a pair: an array that says which labels are true, and the index of the sample of each row.
 
-    Entries are 1 for a true label, 0 for any other label, and -1 in all columns of a token without a known label. For
-    MultiLabelCRF, there is one row per row of y, and the entries are those of y.
+    The array has one row per token and one column per label. Entries are 1 for a true label, 0 for any other label, and
+    -1 in all columns of a token without a known label. For MultiLabelCRF, there is one row per row of y, and the
+    entries are those of y.
 
     lengths, is_flat : the number of tokens of each sequence, and whether y is one list of the labels of all tokens.
     """

@@ -24,7 +24,8 @@ FIRST_SIZE = 8
 class ConformalLabellings(Conformal):
     """Predict a set of whole labellings per sequence, which contains the true labelling with a chosen probability.
 
-    The set has all labellings with log p(y|x) >= -threshold_, so at most exp(threshold_) of them; it may be empty.
+    The set has all labellings with log p(y|x) >= -threshold_. There are at most exp(threshold_) such labellings, and
+    there may be none.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ class ConformalSpans(Conformal):
 
     @property
     def _options(self) -> dict[str, str]:
-        """Return the tagging scheme as an option if it is given; SegmentCRF takes none, because it has segments."""
+        """Return the options for `spans`: a dict with the tagging scheme, or an empty dict if it is None."""
         return {} if self.scheme is None else {"scheme": self.scheme}
 
     def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:

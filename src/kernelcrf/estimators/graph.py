@@ -65,15 +65,15 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
       (one string or integer per node or edge) and "cliques" (a dict from names of your choice to arrays (n_cliques, k)
       of node numbers, k >= 2);
     - a networkx graph, with features of nodes and, optionally, of edges in the attribute "x", and types in "type";
-    - an array with one row per token, a sequence, whose tokens become a chain of nodes.
+    - a sequence: an array with one row per token; the tokens become a chain of nodes.
 
     A clique is a group of nodes whose labels are scored together. Nodes of the same type share their functions, and so
     do edges of the same type. Without types, all nodes share their functions, and so do all edges. Each name in
     "cliques" has a table with one score per joint label of k nodes. The order of the nodes in a row matters, even if
     directed=False.
 
-    y is a list of arrays with one label per node. None stands for a label that is not known. So does -1 if all other
-    labels are strings or non-negative integers, unless the only other label is 1.
+    y is a list of arrays with one label per node. None stands for a label that is not known. If all other labels are
+    strings or non-negative integers, -1 means the same, except if the only other label is 1.
 
     Parameters
     ----------
@@ -198,7 +198,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         """Fit the model to labelled graphs; `sample_weight` has one weight per graph.
 
         base_scores : scores that are added to those of the model and not learned: for each graph, an array with one row
-            per node and one column per label. Pass scores of the same kind to `predict` and its like.
+            per node and one column per label. Pass scores of the same kind to `predict` and to the other methods that
+            accept them.
         """
         self._validate_params()
         seed = self._seed()
@@ -260,7 +261,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         Its methods share one pass of inference: marginals of nodes and edges, entropies, samples, and the k likeliest
         labellings. The parameter `inference` says which of them are exact.
 
-        base_scores : scores of the same kind as in `fit`, if it had some.
+        base_scores : scores of the same kind as those passed to `fit`, if any.
         """
         self._validate_params("inference")
         model, engine = self._model, self._engine

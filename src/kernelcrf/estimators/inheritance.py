@@ -1,4 +1,4 @@
-"""Say what a fit may take over from an earlier model, by a warm start or as the prior of its weights.
+"""Check whether a fit can take over parts of an earlier model, for a warm start or as a prior.
 
 A fitted model keeps the specification of its fit: the values of all parameters that determine its kernels, landmarks,
 labels and readers. A later fit takes over kernels, landmarks, labels and readers only if its specification has the same

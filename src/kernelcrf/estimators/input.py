@@ -90,7 +90,7 @@ class Input(ValidatedEstimator):
 
     @classmethod
     def of_kernel(cls, given: Any) -> Input:
-        """Return `given` if it is an input; if it is a kernel, return an input with this kernel and defaults."""
+        """Return `given` if it is an input; if it is a kernel, return `Input(given)`."""
         return given if isinstance(given, cls) else cls(given)
 
     def check(self, name: str) -> None:
@@ -109,7 +109,7 @@ class Input(ValidatedEstimator):
 
     @property
     def reads_whole_sequences(self) -> bool:
-        """Return whether the input reads all columns of sequences that are no mappings."""
+        """Return whether the input reads whole sequences: neither an entry of them nor only some columns."""
         return self.of is None and self.columns is None
 
     def expected_features(self, *, sparse: bool) -> int:
@@ -120,7 +120,7 @@ class Input(ValidatedEstimator):
         return n if isinstance(n, int) else LIKELY_LANDMARKS
 
     def to_config(self) -> Config:
-        """Return the parameters as a dict for JSON; a kernel that is no string becomes None."""
+        """Return the parameters as a dict that JSON can store; a kernel that is not a string becomes None."""
         config = self.get_params(deep=False)
         columns = self.columns
         if isinstance(columns, slice):

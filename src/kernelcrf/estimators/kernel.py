@@ -79,11 +79,12 @@ class KernelEstimator(InputEstimator[Chained]):
         """Fit the model to sequences; a warm start uses the kernels of the previous fit and starts from its weights.
 
         earlier : the model that a warm start starts from, or None.
-        make : a function that returns the kernel of each parameter that sets a kernel, for a fit without a warm start.
-        more : a function of these kernels and of C, which returns terms besides those of a chain.
-        prior : the model that determines the prior of the weights, whose kernels are used, or None.
+        make : a function that returns a dict from names of parameters to the kernels that they define. It is not called
+            for a warm start.
+        more : a function that takes the kernels and C, and returns the terms that are added to those of a chain.
+        prior : the model that determines the prior of the weights, or None. The fit uses the kernels of this model.
         dense : the names of the inputs that are arrays or data frames.
-        compare : a function that returns what the search for C compares, given the kernels.
+        compare : a function that takes the kernels to compare, or None, and returns all that the search for C compares.
         """
         start, C = None, self._first_C(earlier)
         kernels = make() if earlier is None else earlier.kernels
@@ -123,10 +124,11 @@ class KernelEstimator(InputEstimator[Chained]):
         return [name for name in names if not reader.is_sparse(name)]
 
     def _find_intercept(self, prior: Earlier | None, kernels: Collection[InputKernel]) -> tuple[bool, bool]:
-        """Return whether labels have constant scores, and whether first and last labels have scores.
+        """Return a pair of flags: whether labels have constant scores, and whether first and last labels have scores.
 
-        With fit_intercept="auto", both are as in the prior. Without a prior, it means constant scores if inputs are
-        dense. Models with transitions have them only beside a linear kernel, because transitions contain such scores.
+        With fit_intercept="auto", both flags are as in the prior. Without a prior, labels have constant scores if an
+        input is dense. In models with transitions, such an input must also have a linear kernel, because scores of
+        transitions already contain constant scores.
 
         kernels : the kernels of dense inputs.
         """
@@ -163,7 +165,7 @@ class KernelEstimator(InputEstimator[Chained]):
 
     @property
     def _least_counts(self) -> Mapping[str, float]:
-        """Return a dict from names of terms to how often a pair of the term must occur to have a weight.
+        """Return a dict from names of terms to numbers: how often a pair must occur in the data to have a weight.
 
         A pair is a feature and a label, or two labels. Terms in which all pairs have a weight are not in the dict.
         """

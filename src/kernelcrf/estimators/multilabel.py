@@ -48,10 +48,10 @@ from kernelcrf.validation import validated
 class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # type: ignore[misc]
     """Conditional random field on a set of labels, with kernels.
 
-    X is a matrix with one row per sample, or a dict of them if there are several `inputs`. y is an indicator matrix as
-    in scikit-learn, dense or sparse, with one column per label: 1 means that the row has the label, and 0 that it does
-    not. -1 is a missing label. If y contains no zeros, for example only -1 and 1, a column may have any two values, and
-    no label is missing.
+    X is a matrix with one row per sample or, with several `inputs`, a dict from names to such matrices. y is an
+    indicator matrix as in scikit-learn, dense or sparse, with one column per label: 1 means that the row has the label,
+    and 0 that it does not. -1 is a missing label. If y contains no zeros, no label is missing, and each column may
+    contain any two values, such as -1 and 1.
 
     Parameters
     ----------
@@ -165,7 +165,8 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         `sample_weight` has one weight per row.
 
         base_scores : log odds of the labels, which are added to the log odds of the model and not learned, with one row
-            per row of X and one column per label. Pass scores of the same kind to `predict` and its like.
+            per row of X and one column per label. Pass scores of the same kind to `predict` and to the other methods
+            that accept them.
         """
         self._validate_params()
         earlier, prior, given = self._find_start(), self._find_prior(), X
@@ -215,7 +216,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         Its methods share one pass of inference: marginals of labels and of pairs, entropies, samples, and the k
         likeliest label sets.
 
-        base_scores : scores of the same kind as in `fit`, if it had some.
+        base_scores : scores of the same kind as those passed to `fit`, if any.
         """
         self._validate_params("decoding")
         model = self._model

@@ -25,7 +25,7 @@ from kernelcrf.validation import ParameterError, either, nothing, real, shown
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NetworkEstimator(Estimator[Model]):
-    """Base class of estimators whose labels or variables are the nodes of a graph; adds structure search."""
+    """Base class of estimators whose labels or variables are the nodes of a graph; it adds structure search."""
 
     structure_tol: Annotated[float, either(real(least=0))] = 1e-3
     min_gain: Annotated[float | None, either(real(least=0), nothing)] = None
@@ -70,8 +70,9 @@ class NetworkEstimator(Estimator[Model]):
 
         present : the kinds of cliques with which a structure search starts; the search adds other kinds.
         earlier : the model of the previous fit for a warm start, or None.
-        prior : the model that determines the prior of the weights, or None. The new model keeps its cliques.
-        grows : whether inputs may have new columns since the previous fit.
+        prior : the model that determines the prior of the weights, or None. The new model has all cliques of this
+            model.
+        grows : whether inputs may have columns that they did not have in the previous fit.
         """
         # If some potentials depend on inputs, they have the prior variance C, and constant ones C_label.
         sharing_C, terms = [term for term in terms if term.input is not None] or terms, self._penalise(terms)
@@ -169,7 +170,8 @@ def interacting_pairs(
 ) -> list[tuple[int, int]]:
     """Return the pairs of labels or variables that interact or, for structure="auto", the pairs that may interact.
 
-    known : the pairs of the prior, or None. They are added to the pairs of a tree; other pairs must contain them.
+    known : the pairs of the prior, or None. With structure="tree", they are added to the tree. With any other
+        structure, the result must contain them.
     """
     kept = [] if known is None else list(map(tuple, known.tolist()))
     if isinstance(structure, str) and structure == "tree":

@@ -89,7 +89,7 @@ WEIGHTS = either(
 
 
 def least_counts(weights: Any) -> tuple[float | None, float | None]:
-    """Return how often pairs must occur to have a weight, for a value of the parameter `weights`.
+    """Return a pair of numbers for a value of the parameter `weights`: how often pairs must occur to have a weight.
 
     The first number is for pairs of a feature and a label, and the second for pairs of neighbouring labels. A number is
     0 if it is enough that a pair occurs, and None if every pair has a weight.

@@ -29,8 +29,8 @@ PRIOR = either(
 def model_of(prior: Any, estimator: Any, model_type: type) -> Any:
     """Return the model of `prior`, which is a fitted estimator or the path of a model file; None stays None.
 
-    estimator : the class of the estimator that has the parameter, which reads files.
-    model_type : the class of its models.
+    estimator : the class of the estimator whose parameter is `prior`; this class also reads model files.
+    model_type : the class of the models of such estimators.
     """
     if prior is None:
         return prior
@@ -59,7 +59,7 @@ def earlier_of(model: FittedModel, labels: Labels, n_labels: int, n_columns: Cal
 
     labels : for each label of the model, its index among the labels of the fit.
     n_labels : the number of labels of the fit.
-    n_columns : a function that returns the number of columns of an input of the fit.
+    n_columns : a function from the name of an input of the fit to its number of columns.
     """
     inputs = {str(term.input) for term in model.layout.terms if term.input is not None}
     return Earlier(
@@ -75,7 +75,7 @@ def earlier_of(model: FittedModel, labels: Labels, n_labels: int, n_columns: Cal
 
 
 def check_terms(estimator: Any, model: FittedModel) -> None:
-    """Raise if the prior has an intercept, scores of boundaries or constraints, and the fit has none."""
+    """Raise if the fit lacks an intercept, scores of first and last labels, or constraints that the prior has."""
     known, given = {term.name for term in model.layout.terms}, getattr(estimator, "fit_intercept", True)
     lacks_ends = bool(known & {START_TERM, END_TERM}) and not isinstance(given, str)
     is_constrained = getattr(model, "legal", None) is not None

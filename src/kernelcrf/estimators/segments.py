@@ -53,7 +53,7 @@ MOST_SCORED = 10_000
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SegmentCRF(SequenceEstimator[SegmentModel]):
-    """Semi-Markov conditional random field, which scores whole segments and how long they last.
+    """Semi-Markov conditional random field, which scores whole segments and their lengths.
 
     X is a list of sequences, as in ChainCRF. y is a list of label sequences, or of lists of segments (start, end,
     label). A segment has the tokens from `start` to `end` - 1. If the labels are IOB2 tags, such as B-PER, I-PER and O,
@@ -275,8 +275,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         super()._check_inputs(inputs)
         if SEGMENTS in inputs:
             raise ParameterError(
-                f"inputs has the name {SEGMENTS!r}, which is that of the inputs of whole segments: expected another "
-                f"name; pass of={SEGMENTS!r} to read an entry of this name"
+                f"inputs has the name {SEGMENTS!r}, which is reserved for the inputs of whole segments: choose another "
+                f"name for this input. If it should read the entry {SEGMENTS!r} of sequences, pass of={SEGMENTS!r}"
             )
 
     @property
@@ -293,7 +293,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     def _pool(
         self, X: UserData, lengths: UserData, data: LabelledSequences, longest: int, earlier: SegmentModel | None
     ) -> tuple[Inputs, SequenceReader | None]:
-        """Return the inputs of all candidate segments, or None if there are none, and the reader of these inputs."""
+        """Return a pair: the inputs of all candidate segments, and their reader; each is None if there is none."""
         if self.segment_kernel is None:
             return None, None
         if isinstance(self.pooling, str):
@@ -332,7 +332,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         Its methods share one pass of inference: marginals of tokens, entropies, samples, the k likeliest labellings,
         and segments with their probabilities.
 
-        base_scores : scores of the same kind as in `fit`, if it had some.
+        base_scores : scores of the same kind as those passed to `fit`, if any.
         """
         return self._distribution(self._model, X, lengths, base_scores)
 

@@ -85,7 +85,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     def predict(self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None) -> list[Array]:
         """Return the predicted labels, one array per sequence; the parameter `decoding` says by which rule.
 
-        base_scores : scores of the same kind as in `fit`, if it had some.
+        base_scores : scores of the same kind as those passed to `fit`, if any.
         """
         labels: list[Array] = self.distribution(X, lengths, base_scores=base_scores).decode()
         return labels
@@ -109,7 +109,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
             5,000 weights, `fit` itself stores draws, and None means all of them.
         variance_temperature : factor by which the covariance of the posterior is multiplied.
         random_state : seed of the draws.
-        base_scores : scores of the same kind as in `fit`, if it had some.
+        base_scores : scores of the same kind as those passed to `fit`, if any.
         """
         model = self._model
         if posterior == "laplace":
@@ -143,7 +143,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         random_state: UserData = None,
         lengths: UserData = None,
     ) -> Places:
-        """Draw k sequences of a pool to label next, so that they are uncertain and diverse; return their indices.
+        """Draw k uncertain and diverse sequences of a pool, which should be labelled next; return their indices.
 
         strategy : the measure of uncertainty: "entropy" of p(y|x), "margin" between the two likeliest labellings, or
             "information" that the labels would give about the weights, which needs a fit with laplace=True.
@@ -157,7 +157,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     def predict_marginals(
         self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None
     ) -> list[list[dict[Any, float]]]:
-        """Return one list per sequence, with one dict from labels to probabilities per token, as CRFsuite does."""
+        """Return one list per sequence, in the format of CRFsuite: one dict per token, from labels to probabilities."""
         return self.distribution(X, lengths, base_scores=base_scores).labelled_marginals()
 
     def log_prob(self, X: UserData, y: UserData, lengths: UserData = None, *, base_scores: UserData = None) -> Floats:
@@ -219,9 +219,9 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         return tags
 
     def _least_counts_of(self, of_inputs: Collection[str]) -> dict[str, float]:
-        """Return a dict from names of terms to how often a pair of the term must occur to have a weight.
+        """Return a dict from names of terms to numbers: how often a pair must occur in the data to have a weight.
 
-        of_inputs : the names of the terms that score labels, given inputs.
+        of_inputs : the names of the terms that read inputs.
         """
         least, of_transitions = least_counts(self.weights)
         counts = {**dict.fromkeys(of_inputs, least), TRANSITION_TERM: of_transitions}

@@ -146,7 +146,8 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
         parameters["penalty"] = penalty_from_config(parameters)
     if unknown := set(parameters) - set(defaults):
         raise ModelFileError(
-            f"{type(model).__name__} has no parameters {sorted(unknown)}, which the file sets: upgrade kernelcrf"
+            f"the file sets the parameters {sorted(unknown)}, which {type(model).__name__} does not have in this "
+            "version: upgrade kernelcrf"
         )
     # JSON has no tuples: they were stored as lists.
     for name, value in parameters.items():

@@ -1,9 +1,9 @@
 """Calibrate a fitted model with one number, a temperature, which is chosen on held-out data.
 
 posterior="map"       All weights are divided by a temperature T: p(y|x) is proportional to exp(score(x, y) / T). This T
-                      maximises the likelihood of held-out labellings, of single held-out labels, or of whether the
-                      predicted spans are right. The result is a complete model, with marginals, entropies, samples and
-                      n-best. The best labelling of a sequence does not change.
+                      maximises one of three likelihoods on held-out data: that of labellings, that of single labels, or
+                      that of flags which say whether each predicted span is right. The result is a complete model, with
+                      marginals, entropies, samples and n-best. The best labelling of a sequence does not change.
 posterior="laplace"   Probabilities are averaged over draws of the weights. The covariance of the draws is multiplied by
                       the temperature tau, which maximises the mean log-probability of held-out labels. With tau = 0,
                       all draws equal the most probable weights.
@@ -188,7 +188,7 @@ def _average(estimator: Any, n_samples: int | None, X: UserData, tau: float) -> 
 
 
 def _likelihood_of_spans(p: Floats, right: Flags) -> float:
-    """Return the mean log-likelihood of whether spans with the probabilities p are right; 0 if there are no spans."""
+    """Return the mean log-likelihood of the flags `right`, which are True with the probabilities p; 0 without spans."""
     q = np.clip(np.where(right, p, 1 - p), np.finfo(np.float64).eps, 1.0)
     return float(np.log(q).sum() / max(len(q), 1))
 

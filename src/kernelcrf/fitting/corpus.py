@@ -146,8 +146,8 @@ class Problem:
 
     The terms do not have features yet: the fit chooses the number of features.
 
-    least_counts : a dict from names of terms to how often a pair of a feature and a label, or of two labels, must occur
-        in the data to have a weight. Terms that are not in the dict have a weight for every pair.
+    least_counts : a dict from names of terms to numbers: how often a pair must occur in the data to have a weight. A
+        pair is a feature and a label, or two labels. Terms that are not in the dict have a weight for every pair.
     """
 
     terms: Sequence[Term]
@@ -165,7 +165,7 @@ class Problem:
     def only_observed(self) -> Problem:
         """Return a copy of the problem with weights only for pairs that occur as often as `least_counts` demands.
 
-        Pairs that have a weight in the earlier model of a prior keep it.
+        If an earlier model is the prior, pairs that have a weight in this model keep the weight.
         """
         least = self.least_counts
         pairs = {term.name: self.corpus.observed(term, least[term.name]) for term in self.terms if term.name in least}
@@ -176,7 +176,10 @@ class Problem:
         return replace(self, terms=[replace(term, pairs=pairs.get(term.name, term.pairs)) for term in self.terms])
 
     def on(self, corpus: Corpus) -> Problem:
-        """Return the problem for other samples; terms with observed pairs get the pairs of these samples."""
+        """Return the problem for other samples.
+
+        Terms that have weights only for observed pairs get the pairs of these samples.
+        """
         return replace(self, corpus=corpus).only_observed()
 
     def changed(self, names: Collection[str], **changes: Any) -> Problem:
@@ -194,7 +197,7 @@ class Problem:
 def folds(n_samples: int, least: int = HELD_OUT) -> Sequence[Flags]:
     """Return one array per fold, whose flags are True for held-out samples; `Corpus.hold_out` explains the folds.
 
-    least : with fewer samples, there is no fold.
+    least : the least number of samples; if there are fewer, the result is empty.
     """
     if n_samples < least:
         return []

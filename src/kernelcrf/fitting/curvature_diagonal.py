@@ -11,8 +11,9 @@ pass over the data, however many weights there are.
 
 The diagonal of the Hessian is the variance of sum_c F_cf A_{y_c k} per sample. It equals d for single rows, and for a
 feature that occurs in one clique per sequence. Otherwise d lacks 2 F_cf F_c'f Cov(A_{y_c k}, A_{y_c' k}) for each pair
-of cliques c, c' of a sequence that both have the feature. The weights of transitions, which every step has, lack most.
-The exact diagonal would take one product with the Hessian, a pass over the data, for each weight.
+of cliques c, c' of a sequence that both have the feature. This matters most for the weights of transitions, because
+every step has a transition. The exact diagonal would need one pass over the data for each weight, to compute a product
+with the Hessian.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Digests of labelled sequences, which let a checkpoint recognise the data that it was computed on.
 
-Every sequence has four digests: of its inputs, its allowed labels, its weight, and the three together. Each digest is
-four words of 64 bits, and the words are summed over all sequences. Like the objective, the sums do not depend on the
-order of the sequences or on how the data are divided into parts. Sequences that are empty or have weight 0 do not
-count. The data are read once and not copied.
+Every sequence has four digests: of its inputs, of its allowed labels, of its weight, and of all three together. Each
+digest is four words of 64 bits, and the words are summed over all sequences. Like the objective, the sums do not depend
+on the order of the sequences or on how the data are divided into parts. Sequences that are empty or have weight 0 do
+not count. The data are read once and not copied.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ H = 1/C + H_L is the Hessian of the earlier objective. By Bayes' rule, this post
 mean is theta_old, and its precisions are 1/C + J with the information J = H_L. If the earlier model has its whole
 Hessian, J is a matrix. Otherwise, only the diagonal of H_L is known, and the weights are independent under the prior:
 weight i has the precision lam_i = 1/C + information_i. If the earlier model has no posterior, the information is 0, and
-the new weights stay as near to the old ones as C demands.
+only C determines how close the new weights stay to the old ones.
 
-Weights that the earlier model does not have, those of new features and of new labels, have the mean 0 and the
-precision 1/C.
+New features and new labels have weights that the earlier model does not have. The prior of these weights has the mean 0
+and the precision 1/C.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Earlier:
     n_columns: Mapping[str, int]
 
     def with_variances(self, terms: Sequence[Term], names: Collection[str]) -> list[Term]:
-        """Return the terms of a new fit; those in `names` get the prior variances of the earlier model.
+        """Return the terms of a new fit; the terms in `names` get the prior variances of the earlier model.
 
         Terms that the earlier model does not have get the variance of its first term.
         """
@@ -81,13 +81,13 @@ class Earlier:
     def extend(self, terms: Sequence[Term]) -> list[Term]:
         """Return the terms of a new fit with the priors that the earlier model determines.
 
-        Raise ValueError if a term of the earlier model is not among them, or has another label kernel.
+        Raise ValueError if `terms` lacks a term of the earlier model, or has it with another label kernel.
         """
         names = {term.name for term in terms}
         if absent := [term.name for term in self.layout.terms if term.name not in names]:
             raise ValueError(
-                f"the prior has weights of {shown_list(absent)}, and this fit has none: expected the same kinds of "
-                "weights or more. Set the parameters as in the fit of the prior, or prior=None"
+                f"the prior has weights of {shown_list(absent)}, but this fit has no such weights: expected at "
+                "least the kinds of weights of the prior. Set the parameters as in the fit of the prior, or prior=None"
             )
         of_weights = information(self.layout, self.posterior)
         means = self.layout.split(self.theta)
@@ -127,11 +127,11 @@ class Earlier:
         return np.asarray(rows * after.rank + self._renumber(columns, before.rank, after.rank))
 
     def _renumber(self, columns: Ints, before: int, after: int) -> Ints:
-        """Convert columns of weights in a term of the earlier model to those in the new term.
+        """Return the numbers that columns of the weights of an earlier term have in the new term.
 
-        The earlier term has `before` columns, and the new term has `after`. If the clique has k nodes, the number of a
-        column has k digits, the labels of the nodes. Further digits, such as the duration of a segment, come first and
-        stay the same.
+        The earlier term has `before` columns, and the new term has `after` columns. If a clique has k nodes, the last k
+        digits of the number of a column are the labels of the nodes. The digits before them, such as the duration of a
+        segment, stay the same.
         """
         old, k = len(self.labels), 0
         while before * self.n_labels**k != after * old**k:
@@ -146,9 +146,9 @@ class Earlier:
 
 
 def information(layout: Layout, posterior: Posterior | None) -> Floats | None:
-    """Return the information of the data on each weight: the precision of its posterior minus 1 / C, at least 0.
+    """Return the information of the data on each weight: its posterior precision minus 1 / C, and at least 0.
 
-    The precision of a weight is the entry of the diagonal of the Hessian, the precision given all other weights. If the
+    The posterior precision is meant given all other weights, so it is the entry of the Hessian on its diagonal. If the
     posterior consists of draws, the precision is the inverse of the variance of the draws. Return None if there is no
     posterior.
     """
@@ -160,7 +160,7 @@ def information(layout: Layout, posterior: Posterior | None) -> Floats | None:
 def joint_information(layout: Layout, posterior: Posterior | None) -> Joint | None:
     """Return the information J = H - 1/C if the posterior has the whole Hessian H, else None.
 
-    In exact arithmetic, no eigenvalue of J is negative. Those that are not larger than rounding errors become 0.
+    In exact arithmetic, no eigenvalue of J is negative. Eigenvalues that may be rounding errors become 0.
     """
     if not isinstance(posterior, FactoredPosterior):
         return None

@@ -150,9 +150,10 @@ def _ends(objective: Objective, theta: Floats, path: Floats) -> list[Evaluation]
 
 
 def _secant(x: Floats, moves: Floats, before: tuple[Floats, Floats] | None) -> Floats:
-    """Return the next steps from x of the secant method, which looks for the x at which `moves` are zero.
+    """Return the next steps of the secant method from x; it searches for the x at which all `moves` are zero.
 
-    before : the x and the `moves` of the previous step, or None in the first step. The first steps equal `moves`.
+    before : a pair of the previous x and the previous `moves`, or None in the first step. The first steps equal
+        `moves`.
     """
     steps = moves.copy()
     if before is not None:
@@ -191,14 +192,14 @@ def choose_kernel(
 
     names : names of the terms that share the kernel.
     groups : for each C that is chosen as well, the names of the terms that share it.
-    n_restarts : number of further searches, from hyperparameters drawn uniformly within their bounds.
+    n_restarts : number of additional searches, which start from hyperparameters drawn uniformly within their bounds.
     """
     kernel = _kernel_of(fitted.problem, names)
     theta, bounds = kernel.hyperparameters()
     if not len(theta):
         with_gamma = ", ".join(name for name, named in NAMED.items() if named.reads_gamma)
         raise ValueError(
-            f"C asks for optimize_kernel=True, but {kernel.described} has no hyperparameters to choose: pass a kernel "
+            f"C has optimize_kernel=True, but {kernel.described} has no hyperparameters to choose: pass a kernel "
             f"of sklearn.gaussian_process whose bounds are not all 'fixed', or one of {with_gamma}"
         )
     # The landmarks stay fixed: with a growing basis, the evidence would jump from point to point.
@@ -251,8 +252,8 @@ def _kernel_of(problem: Problem, names: Collection[str]) -> InputKernel:
 def _carry_over(near: Fit, kernel: InputKernel, names: Collection[str], first: Mapping[str, FeatureMap]) -> Start:
     """Return the starting point of a fit with a new kernel, based on the fit `near` with another kernel.
 
-    The landmarks are those of the maps `first`. The weights give the same scores at the landmarks as `near`. The fit
-    `near` may have fewer landmarks, if its kernel was very smooth.
+    The landmarks are those of the maps `first`. The weights give the same scores at these landmarks as the weights of
+    `near`. The fit `near` may have fewer landmarks than `first`, if its kernel is very smooth.
     """
     end = near.end
     maps, weights = dict(end.maps), dict(end.weights)

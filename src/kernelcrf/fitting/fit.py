@@ -4,8 +4,8 @@ Terms with the same inputs and the same kernel share their landmarks. With n_com
 landmarks. It then computes `gap_full`, a bound on how far the objective P is from its minimum over all functions of the
 kernels, and the gradient outside the span of the landmarks (the module `corpus` has the formulas). The inputs with the
 largest gradients become landmarks (Corollary 10 of the paper), and the weights are improved from their last values.
-This is repeated until gap_full <= tol |P|. If all inputs are landmarks before that, the fit ends with another status
-than "optimal".
+This is repeated until gap_full <= tol |P|. If all inputs become landmarks and the gap is still larger, the fit ends
+with a status that is not "optimal".
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Settings:
     certify_full : whether to compute gap_full, which needs the whole kernel matrix. n_components="auto" always
         computes it.
     random_state : seed of the choice of landmarks, and of the first weights if labels are missing.
-    solver : the solver, by name or as an object. `Restarts` asks for further runs if labels are missing.
+    solver : the solver, by name or as an object. `Restarts` is an object that requests additional runs if labels are
+        missing.
     engine : the threads of this process.
     callback : a function that is called at every iteration with the history so far, or None.
     """
@@ -90,7 +91,7 @@ class Start:
     Landmarks are chosen for terms without an earlier map. Terms without earlier weights start at zero.
 
     history : the records of all iterations of the earlier fit, if the new fit continues that fit; else empty.
-    extend : whether landmarks are added to those of the earlier maps, up to the number of the settings.
+    extend : whether landmarks are added to those of the earlier maps, up to the number that the settings contain.
     """
 
     maps: Mapping[str, FeatureMap] = field(default_factory=dict)
@@ -301,7 +302,7 @@ def _add_rows(W: Floats, n: int | None) -> Floats:
 def _matters(gap: WholeGap, name: str) -> bool:
     """Return whether the group of terms called `name` should get more landmarks.
 
-    It should if its share of the gap is at least half of the mean share of all groups.
+    This is the case if the share of the group in the gap is at least half of the mean share of all groups.
     """
     if name not in gap.scores or not gap.scores[name].any():
         return False

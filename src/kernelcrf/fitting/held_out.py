@@ -17,25 +17,26 @@ the terms of the score are in several groups, all groups have the same C at firs
 other is changed, while l increases.
 
 Kernels are compared in the same way, simplest first: linear, rbf with gamma="scale", and rbf with a quarter and with
-four times this gamma. A chain has constant scores of labels only beside the linear kernel. C is searched for the first
-two. The others start at the best C of rbf, and stop there if they are clearly worse. Let l_b be the part of l that is
-due to block b of the held-out samples. The standard error of the difference between two models with B blocks is the
-standard deviation of the B differences of l_b, times the square root of B. The chosen kernel is the simplest one whose
-l is at most one standard error below the largest l. If there are fewer than 20 samples, C is chosen in this way too:
-the smallest C whose l is at most one standard error below that of the best C.
+four times this gamma. A chain has constant scores of labels only beside the linear kernel. For the first two kernels,
+the search for C starts at 1. For the other kernels, it starts at the best C of rbf, and stops there if the kernel is
+clearly worse than rbf. Let l_b be the part of l that is due to block b of the held-out samples. The standard error of
+the difference between two models with B blocks is the standard deviation of the B differences of l_b, times the square
+root of B. The chosen kernel is the simplest one whose l is at most one standard error below the largest l. If there are
+fewer than 20 samples, C is chosen in this way too: the smallest C whose l is at most one standard error below that of
+the best C.
 
 If a metric of labels is given, such as the F1 score of spans, it takes the place of l. It compares the likeliest labels
 of all held-out samples with the true ones, all values of C from 0.01 to 1,000 are tried, and the first of the best
 models is chosen.
 
 The samples are sequences, graphs or rows. Long sequences are cut into pieces, and about 20,000 tokens are drawn, or
-8,000 if kernels are compared. All pieces of a sequence are held out together, and so are all sequences of a group of
-the user. If there are fewer than five sequences without groups, a fifth of each sequence is held out at a time: a
-stretch of neighbouring tokens, because tokens next to training tokens would be no test. If there are fewer than 50
-samples or groups, each of them is held out once, in five folds with about 4,000 tokens; l then has the sum over all
-folds. If there are too few samples for folds, C is 1, and the kernel is rbf. The best C depends little on the amount of
-data, because C describes the size of the weights, so that the cost of the search can be bounded in this way. The same
-samples are drawn every time, so that a fit can be repeated and resumed.
+8,000 if kernels are compared. All pieces of a sequence are held out together, and so are all sequences of a group that
+the user defines. If there are fewer than five sequences without groups, a fifth of each sequence is held out at a time.
+It consists of neighbouring tokens, because a token between training tokens would be too easy to predict. If there are
+fewer than 50 samples or groups, each of them is held out once, in five folds with about 4,000 tokens; l then has the
+sum over all folds. If there are too few samples for folds, C is 1, and the kernel is rbf. A sample is enough, because C
+describes the size of the weights, so that the best C depends little on the amount of data. The same samples are drawn
+every time, so that a fit can be repeated and resumed.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class KernelChoice:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Kernels and metrics: all that a search on held-out samples compares besides values of C.
+    """Options of a search for C on held-out samples: kernels to compare as well, and a metric.
 
     choice : the kernels to compare, or None if the kernel is given.
     metric : the metric of labels that takes the place of the log-likelihood, or None.
@@ -200,7 +201,7 @@ def search_held_out(
 
 
 class _Candidate:
-    """A kernel with the folds, and what is known about the models with this kernel.
+    """A kernel that is compared, with its folds and with the results of the models fitted so far.
 
     best : the powers of 10 of the best C so far, one exponent per group of terms.
     """
@@ -236,7 +237,7 @@ class _Candidate:
             self.best = max(((power,) * n_groups for power in SCORED_POWERS), key=self.value)
 
     def follow(self, other: _Candidate) -> None:
-        """Search for the best C from the best C of another candidate on; stop if that C is clearly worse here."""
+        """Search for the best C, first at the best C of another candidate; stop if this one is clearly worse there."""
         self.best = other.best
         self.value(self.best)
         if self._metric is None and self.is_as_good_as(other):
@@ -298,7 +299,7 @@ class _Answers:
 
     tempered : one row per block of samples and one column per temperature, the log-likelihood of the block's labels.
     true, predicted : for each sequence, the indices of the true and of the likeliest labels of its labelled tokens;
-        empty if they were not asked for.
+        empty if they were not requested.
     """
 
     tempered: Floats
@@ -338,7 +339,7 @@ class _Fold:
 
     @classmethod
     def of(cls, training: Problem, held_out: Corpus, settings: Settings, start: Start | None) -> _Fold:
-        """Return a fold; it uses the features of `start` if there are some."""
+        """Return a fold; if `start` has feature maps, the fold uses them."""
         features = choose_features(training, settings, start)
         maps = Start({name: one.map for name, one in features.items()})
         rest = replace(training, corpus=held_out)
@@ -352,11 +353,11 @@ class _Fold:
 
     @cached_property
     def _base(self) -> Evaluation:
-        """Return the held-out samples with weights of zero, whose scores are base scores and constraints."""
+        """Return the held-out objective at weights of zero, where scores are only base scores and constraints."""
         return self.held_out.evaluate(np.zeros(self.held_out.layout.size))
 
     def evaluate(self, groups: Groups, Cs: Sequence[float], settings: Settings, *, decode: bool) -> _Answers:
-        """Fit with the prior variances Cs, starting from the last fit, and return what the model says."""
+        """Fit with the prior variances Cs, starting from the last fit; return the results on held-out samples."""
         problem = self.training.with_variances(groups, Cs)
         fitted = solve(problem, self.features, settings, self.latest, known=self.objective)
         self.latest = Start(weights=fitted.weights)

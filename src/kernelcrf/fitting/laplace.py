@@ -74,7 +74,7 @@ class FactoredPosterior:
         return np.asarray(half.T @ half)
 
     def determined(self, chosen: Flags | slice) -> float:
-        """Return how many of the chosen weights the data determine, as an effective number.
+        """Return the effective number of the chosen weights that the data determine.
 
         It is 0 if the posterior of the chosen weights equals their prior, and at most the number of chosen weights.
         """
@@ -219,7 +219,7 @@ def preconditioned(objective: Objective, known: Preconditioning | None) -> Preco
 
 
 def drop_unseen(objective: Objective) -> tuple[Objective, Places] | None:
-    """Return an objective without the features that never occur, and the indices of the weights that remain.
+    """Return a pair: an objective without the features that never occur, and the indices of the remaining weights.
 
     Only sparse features are dropped, which does not change the evidence. Return None if all features occur.
     """
@@ -298,7 +298,7 @@ def _exact(objective: Objective, at: Evaluation) -> Laplace:
 def _factor(A: Floats) -> Floats:
     """Return the Cholesky factor G of A = G G'.
 
-    In exact arithmetic, all eigenvalues of A are >= 1. If rounding errors make A indefinite, smaller eigenvalues are
+    In exact arithmetic, all eigenvalues of A are >= 1. If rounding errors make A indefinite, eigenvalues below 1 are
     set to 1.
     """
     try:

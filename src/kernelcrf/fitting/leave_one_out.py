@@ -88,7 +88,7 @@ def leave_one_out(
         )
     if not objective.layout.is_smooth:
         raise ValueError(
-            "Newton's method needs a differentiable penalty, and the model has another one: expected a model fitted "
+            "Newton's method needs a differentiable penalty, but the model has one that is not: fit the model "
             "with penalty=None"
         )
     objective = _in_double(objective)
@@ -136,7 +136,7 @@ def newton_steps(
 
 
 def _system(at: Evaluation, one: LeftOut, tol: float) -> tuple[Product, Floats, float]:
-    """Return the parts of (H - H_i) d_i = g_i - g: the product with H_i, g_i - g, and the relative accuracy."""
+    """Return the function v -> H_i v, the right side g_i - g, and the relative accuracy of the system for d_i."""
     layout, alone = one.objective.layout, one.alone
     sums, state = alone.evaluate(layout, at.theta, 1, curvature=True)
     right = one.weight * sums.gradient - at.gradient
@@ -199,5 +199,5 @@ def _in_double(objective: Objective) -> Objective:
 
 
 def _dots(A: Floats, B: Floats) -> Floats:
-    """Return the inner products of the rows of two matrices."""
+    """Return the inner product of row i of A and row i of B, for each i."""
     return np.asarray(np.einsum("ij,ij->i", A, B))

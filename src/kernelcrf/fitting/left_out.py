@@ -13,9 +13,9 @@ r^2 D^2 / 4. With G = |gradient of f_i|_D, the loss at the minimum of P_i satisf
 D is a sum over the tokens t and the terms k that score the label of t or the transition to t. F_k are features, and
 A_k(a) is the row of label a in the factor of the label kernel.
 
-Rounding errors of eps of all scores change the expected features of a sequence by at most eps S D, where S is the sum
-over tokens of the largest score. The error of the gradient of P_i is therefore about eps sum_j omega_j D_j (1 + S_j),
-and a multiple of it is added to r.
+Relative rounding errors eps of all scores change the expected features of a sequence by at most eps S D, where S is the
+sum over tokens of the largest score. The error of the gradient of P_i is therefore about eps sum_j omega_j D_j
+(1 + S_j), and a multiple of it is added to r.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class LeftOut:
 
 
 def left_out(objective: Objective) -> list[LeftOut]:
-    """Return each sequence of an objective as a sequence to leave out, in the order of the data."""
+    """Return one LeftOut object per sequence of an objective, in the order of the data."""
     sequences = []
     for k in range(len(objective.partitions)):
         partition = partition_of(objective, k)

@@ -62,12 +62,12 @@ class LabelledSegments(LabelledSequences):
 
     @cached_property
     def known(self) -> KnownSegments:
-        """Return what the labels of tokens say about the segments."""
+        """Return the segments that the labels of tokens determine, completely or in part."""
         return self.spec.known(self.labels, self.allowed, self.chains)
 
     @property
     def rules(self) -> SegmentRules:
-        """Return which segmentations are possible."""
+        """Return the rules that a segmentation must satisfy."""
         return SegmentRules(self.longest, self.tail, self.spec.repeats, self.legal)
 
     def observed(self, term: Term, least: float) -> Pairs | None:

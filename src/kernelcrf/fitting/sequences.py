@@ -53,7 +53,8 @@ class LabelledSequences(LocalCorpus):
         labels are known.
     weights : the weight of each sequence, or None if all are 1.
     legal : constraints on labellings, or None.
-    base : base scores, one row per token, as arrays named as in `score.cliques`; None if there are none.
+    base : a dict from kinds of cliques, as in `score.cliques`, to base scores with one row per token; None if there are
+        none.
     groups : the number of the group of each sequence; the sequences of a group are held out together. None if each
         sequence is a group.
     """
@@ -85,7 +86,8 @@ class LabelledSequences(LocalCorpus):
         """Return other sequences, which consist of the given tokens.
 
         chains : the new sequences.
-        samples : for each new sequence, the index of the sequence that its tokens come from; or flags of sequences.
+        samples : for each new sequence, the index of the sequence that its tokens come from. Flags that select these
+            sequences can be passed instead.
         """
         labels = self.labels[nodes]
         return replace(
@@ -131,7 +133,10 @@ class LabelledSequences(LocalCorpus):
         return divide(*self.draw(n_tokens), n_tokens, n_few)
 
     def blocks(self) -> Places:
-        """Return the number of the block of each sequence, which is below MOST_BLOCKS and the same within a group."""
+        """Return the number of the block of each sequence.
+
+        The number is below MOST_BLOCKS. All sequences of a group are in one block.
+        """
         return self.group_indices()[0] % MOST_BLOCKS
 
     @property

@@ -1,8 +1,8 @@
-"""Compare the settings of a fit with the settings of an earlier fit, parts of which it takes over.
+"""Compare the settings of a fit with those of an earlier fit, before the fit takes over parts of the earlier one.
 
-A fit can start from an earlier model, have its posterior as the prior, or continue from a checkpoint. Each part that it
-takes over must be equal to the part that it would compute itself. A specification therefore describes a fit by plain
-values that have names. The values of both fits must be equal, except for values that are listed as free. A new
+A fit can start from an earlier model, have its posterior as the prior, or continue from a checkpoint. Each part that a
+fit takes over must be equal to the part that the fit would compute itself. A specification therefore describes a fit by
+plain values that have names. The values of both fits must be equal, except for values that are listed as free. A new
 parameter is not listed, so that a change of its value is refused and never ignored.
 """
 
@@ -35,12 +35,12 @@ def plain_values(values: Mapping[str, Any]) -> Config:
 
 
 def told(value: Any) -> str:
-    """Return a value of a specification as an error message shows it."""
+    """Return the text for a value of a specification in an error message."""
     return "another object" if isinstance(value, str) and value.startswith(ANOTHER) else shown(value)
 
 
 def _plain_value(value: Any) -> Any:
-    """Return values that JSON can store in place of an object; an object of an unknown class equals only itself."""
+    """Return a value that JSON can store in place of another one; objects of unknown classes equal only themselves."""
     if isinstance(value, np.floating):
         return float(value)
     if isinstance(value, np.ndarray | np.generic):

@@ -74,7 +74,7 @@ class Search:
 
     @property
     def left_out(self) -> float:
-        """Return a bound on how much absent templates could lower the objective, beside the gap of the last round."""
+        """Return a bound on how much absent templates could lower the objective, without the gap of the last round."""
         return sum(candidate.bound for candidate in self.absent)
 
 
