@@ -497,7 +497,10 @@ class InputEstimator(Estimator[Model]):
                 )
         of_tokens = [one for one in inputs.values() if one.scores == TOKENS]
         if not of_tokens:
-            raise ParameterError("no input has scores='tokens': expected at least one; set this parameter of one Input")
+            raise ParameterError(
+                "no input has scores='tokens': expected at least one input that scores all tokens; set the "
+                "scores of an Input to 'tokens'"
+            )
         advice = (
             "the evidence chooses the kernel of tokens only if one input scores them; search over parameters such as "
             "inputs__NAME__gamma"
