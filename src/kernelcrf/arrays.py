@@ -32,7 +32,7 @@ CSR_PARTS = "data", "indices", "indptr"
 
 @dataclass(frozen=True, eq=False)
 class NamedInputs:
-    """Several matrices of inputs that have names and the same rows; indexing selects rows of all matrices."""
+    """Matrices of inputs, each with a name, that have equal numbers of rows; indexing selects rows of all matrices."""
 
     matrices: Mapping[str, Inputs]
 

@@ -11,7 +11,7 @@ sample. The prior mean mu_k of a weight is 0, unless an earlier model determines
 other penalties. As the bound is valid at every theta, a fit uses the greatest bound that it finds.
 
 `gap_in_span` is P minus the greatest bound. It is zero if the solver has found the minimum in the span of the basis.
-The whole function space of the kernel (the RKHS) is larger than this span. In the RKHS the gradient has a further part,
+The whole function space of the kernel (the RKHS) is larger than this span. In the RKHS the gradient has another part,
 which is orthogonal to the span and has the squared norm sum_l R_l' (K - F F') R_l. Here K is the kernel matrix of the
 distinct inputs, F are their features in the basis, and R_l are the residuals of label l, summed for each distinct
 input. A bound on P(theta) - min P over the whole RKHS is therefore

@@ -1,1 +1,1 @@
-"""Results of a fitted model other than labels: explanations, uncertainty, sequences to label next, summaries."""
+"""Compute results of a fitted model: explanations and uncertainty of labels, sequences to label next, summaries."""

@@ -1,4 +1,4 @@
-"""Find the likeliest labellings of a sequence that a function of the user accepts."""
+"""Find the likeliest labellings of a sequence among those that a function, passed by the user, accepts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def accepted(
 ) -> Iterator[list[tuple[Labels, float]]]:
     """Yield, for each sequence, the `n_best` likeliest labellings that `where` accepts, with their log-probabilities.
 
-    The number of labellings that are computed for a sequence is multiplied by four, again and again, until enough of
-    them are accepted or `max_tried` labellings were tried.
+    For each sequence, the number of computed labellings is multiplied by four, again and again, until enough of them
+    are accepted or `max_tried` labellings were tried.
     """
     for i in range(field.chains.n_samples):
         one, kept, tried, k = field.part(i, i + 1), list[tuple[Labels, float]](), 0, max(n_best, 8)

@@ -1,4 +1,4 @@
-"""Prove which predictions are those of the exact optimum, from the certified gap of a fit.
+"""Prove which predicted labels the exact optimum predicts too, from the certified gap of a fit.
 
 The objective P is strongly convex in the norm |theta|_P^2 = sum_k |theta_k|^2 / C_k over the terms k. If P(theta) is at
 most `gap` above its minimum, the optimum theta* is therefore close to the fitted weights theta,
@@ -11,22 +11,22 @@ another label at t has
 
     score(z) - score(y) + r |Phi(z) - Phi(y)|_D >= 0.
 
-The norm is at most the sum over the positions at which y and z differ. At position t, the parts of all terms are
-orthogonal, and the input kernel k and the label kernel give
+The norm of Phi(z) - Phi(y) is at most the sum of the norms of Phi_t(z) - Phi_t(y), its parts at the positions t at
+which y and z differ. The features of different terms are orthogonal. The input kernel k and the label kernel k_y give
 
     |Phi_t(z) - Phi_t(y)|_D^2 = sum_k C_k k(x_t, x_t) |A(z) - A(y)|^2    (A(y) is the row of y in the factor of k_y).
 
 The maximum over z is found by Viterbi's algorithm with these extra scores (`inference.decoding.rivals`). If `gap` is
 gap_full, the statement is about the optimum in the whole function space of the kernel.
 
-The loss f = -log p(y|x) of given labels y is convex, and its curvature in a direction is the variance of the score. If
-every labelling z is within D of y, with D >= |Phi(z) - Phi(y)|_D, and G >= |gradient of f|_D, the loss of the optimum
-is
+The loss f = -log p(y|x) of given labels y is convex, and its curvature in a direction is the variance of the score. Let
+D be at least |Phi(z) - Phi(y)|_D for every labelling z, and let G be at least |gradient of f|_D. The optimum then has a
+loss f* with
 
     f - r G <= f* <= f + min(r D, r G + r^2 D^2 / 2).
 
-A bound on the rounding errors of scores is added to the left side. It is about eps n |features| |weights| for sums of n
-products.
+A bound on the rounding errors of scores is added to the left side of the first inequality, and widens the bounds on f*.
+For sums of n products, it is about eps n |features| |weights|.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class CertifiedLabels:
 
 
 class ScoreBounds(NamedTuple):
-    """Bounds (low, high) on scores of the exact optimum on given data.
+    """Bounds on two scores of the exact optimum on given data; each bound is a pair (low, high).
 
     accuracy : the fraction of tokens whose label is right in the likeliest labelling.
     log_loss : -log p(y|x) of all sequences, divided by the number of tokens.
@@ -109,9 +109,9 @@ class ScoreBounds(NamedTuple):
 
 
 def certify(model: ChainModel, inputs: Inputs | Entries, field: ChainField, full: bool) -> CertifiedLabels:
-    """Return the likeliest labels of a field, and which of them are certified.
+    """Return the likeliest labels of the distribution `field`, and which of them are certified.
 
-    inputs : the inputs of all tokens, as the reader of the model has read them.
+    inputs : the inputs of all tokens, as the model's reader converts them.
     full : whether to compare with the optimum in the whole function space of the kernels.
     """
     near = _Neighbourhood.of(model, inputs, field, full)
@@ -145,10 +145,10 @@ def score_bounds(
 
 @dataclass(frozen=True, eq=False)
 class _Neighbourhood:
-    """The distribution of labels that a model predicts, and how much the scores of the optimum may differ.
+    """The distribution of labels that a model predicts, and how far the scores of the optimum may be from its scores.
 
     radius : the bound r on the distance of the weights from the optimum.
-    squares : for each term, C k(x_t, x_t) at each token t; 0 where the term scores nothing.
+    squares : for each term, C k(x_t, x_t) at each token t; 0 at tokens to which the term adds no score.
     errors : (N,), a bound on the rounding errors of the scores of a token.
     """
 
@@ -177,7 +177,10 @@ class _Neighbourhood:
         return self.field.chains
 
     def distances(self, y: Labels) -> tuple[Floats, Floats]:
-        """Return the parts of |Phi_t(z) - Phi_t(y)|_D^2: that of each label z_t, and that of a step that differs."""
+        """Return two parts of |Phi_t(z) - Phi_t(y)|_D^2: an array (N, L) for all labels z_t, and an array (N,).
+
+        The second part is added if the step of z to token t differs from that of y.
+        """
         tokens = np.zeros(self.field.s.shape)
         steps = np.zeros(len(tokens))
         for term in self.terms:
@@ -189,7 +192,7 @@ class _Neighbourhood:
         return tokens, steps
 
     def margins(self) -> tuple[Labels, Floats]:
-        """Return the likeliest labels, and the margin of each; it is positive if the optimum predicts the label."""
+        """Return the likeliest labels and their margins; the optimum predicts all labels with positive margins."""
         field, y = self.field, self.field.best()
         tokens, steps = self.distances(y)
         extra = self.radius * np.sqrt(tokens + steps[:, None])
@@ -198,7 +201,7 @@ class _Neighbourhood:
         return y, np.asarray(-rival - np.repeat(self.slack(), self.chains.lengths))
 
     def slack(self) -> Floats:
-        """Return, for each sequence, a bound on the rounding error of the difference of two labelings' scores."""
+        """Return, for each sequence, a bound on the rounding error of a difference between scores of two labellings."""
         field, lengths = self.field, self.chains.lengths
         largest = np.where(np.isfinite(field.s), np.abs(field.s), 0).max(axis=1, initial=0.0).astype(np.float64)
         largest += np.where(np.isfinite(field.w), np.abs(field.w), 0).max(initial=0.0)

@@ -52,7 +52,7 @@ def risk_threshold(scores: Floats, units: Ints, n: int, level: float) -> float:
 
 
 def least_probability(threshold: float) -> float:
-    """Return the smallest p with 1 - p <= threshold, lowered slightly so that rounding drops no tie."""
+    """Return the smallest p with 1 - p <= threshold, minus a small margin for the rounding errors of p."""
     return max((1 - threshold) * (1 - SLACK) - 1e-15, 0.0)
 
 

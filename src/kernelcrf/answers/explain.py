@@ -115,7 +115,10 @@ def explain(
 
 
 def _present(token_input: TokenInput, row: Inputs) -> Places:
-    """Return the landmarks of an input, or the features whose value at a token is not 0; `row` is the token's input."""
+    """Return the indices of all landmarks or, for the linear kernel, of the features whose value is not 0.
+
+    row : the input of the token, as a matrix with one row.
+    """
     if token_input.landmarks is not None:
         return np.arange(token_input.map.n)
     return np.flatnonzero(row.toarray()[0] if is_sparse(row) else row[0])
@@ -127,10 +130,10 @@ def _terms(
     """Return the names, the values and the weights of everything that determines the scores of a token.
 
     The landmarks come first, or the features whose value is not 0. The intercept and the scores of first and last
-    labels follow, if the model has them; their value is 1. The weights have one column per label. The scores are values
-    @ weights.
+    labels follow, if the model has them, with the value 1. The weights have one column per label. The scores of the
+    token are values @ weights.
 
-    inputs : the inputs of the model, each with its row for the token.
+    inputs : pairs of an input of the model, and a matrix with one row: the values of this input at the token.
     is_first, is_last : whether the token is the first, and the last, of its sequence.
     """
     names, all_values, all_weights = list[str](), list[Floats](), list[Floats]()
@@ -150,9 +153,12 @@ def _terms(
 
 
 def _positions(model: ChainModel, inputs: Sequence[tuple[TokenInput, Inputs]], n: int, listed: Places) -> Places | None:
-    """Return the positions of the listed terms that are landmarks, and -1 for the others; None without landmarks.
+    """Return the position of each listed term in the training data, or (-1, -1) if the term is not a landmark.
+
+    Return None if the model has no positions of landmarks.
 
     n : the number of all terms.
+    listed : the indices of the listed terms.
     """
     if model.term_positions is None:
         return None
@@ -196,7 +202,7 @@ def _column_effects(token_input: TokenInput, row: Inputs, j: int, n: int) -> tup
 def _nearest(model: ChainModel, inputs: Sequence[tuple[TokenInput, Inputs]], n: int) -> tuple[NearToken, ...]:
     """Return the n landmarks that are most similar to a token.
 
-    inputs : the inputs that have landmarks, each with its row for the token.
+    inputs : pairs of an input that has landmarks, and a matrix with one row: the values of this input at the token.
     """
     positions, neighbours = model.landmark_positions, list[NearToken]()
     if positions is None:

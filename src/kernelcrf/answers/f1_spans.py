@@ -7,9 +7,10 @@ the sum of p over all spans. The ratio of these expectations,
     F(S') = 2 sum_{S'} p / (sum over all spans of p + |S'|),
 
 is maximised over all sets S' of spans that do not overlap, for all sequences of a batch together. If the maximum is F,
-the best S' maximises sum_{S'} (p - F / 2). This is a shortest path for each sequence, and F follows by iteration
-(Dinkelbach's method). A span is worth predicting if its probability is above F / 2, and not only if it is above 1/2:
-where the F1 score is low, as for rare entities, the likeliest labelling predicts too few spans.
+the best S' maximises sum_{S'} (p - F / 2). For a given F, the best S' is a shortest path in each sequence. Dinkelbach's
+method computes S' and F in turn until F does not change. A span is worth predicting if its probability is above F / 2,
+and not only if it is above 1/2: where the F1 score is low, as for rare entities, the likeliest labelling predicts too
+few spans.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _choose(table: SpanTable, p: Floats, expected: float) -> Places:
 
 
 def _best_set(candidates: list[Candidate], limit: float) -> list[int]:
-    """Return the rows of the spans of one sequence that do not overlap and maximise the sum of p - limit.
+    """Choose spans of one sequence that do not overlap, with the largest sum of p - limit; return their rows.
 
     candidates : the spans, sorted by their ends.
     """
@@ -103,7 +104,7 @@ def _best_set(candidates: list[Candidate], limit: float) -> list[int]:
 
 
 def _limit(part: Field, rules: SpanRules, start: Places, end: Places, k: Places) -> Field:
-    """Return the distribution restricted to the labellings that have exactly the given spans."""
+    """Return the distribution of the labellings that have exactly these spans, and no others."""
     (N, L), chains = part.s.shape, part.chains
     type_, begins = np.full(N, -1), np.zeros(N, bool)
     for low, high, one in zip(start, end, k, strict=True):

@@ -1,4 +1,4 @@
-"""Predict each training sequence by weights that were fitted without it, starting from the fitted model."""
+"""Predict the labels of each training sequence with weights that are fitted to all other sequences."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def predict_left_out(
     certificate = model.certificate
     if certificate.status in NOT_FITTED:
         raise ValueError(
-            f"the certificate has the status {certificate.status!r}, and its weights are not the result of a fit: "
-            "expected a model that was fitted by this library, and not saved with dtype='float32'"
+            f"the certificate has the status {certificate.status!r}, so the weights of the model are not the "
+            "result of a fit: expected a model that was fitted by this library, and not saved with "
+            "dtype='float32'. Fit it again"
         )
     if not np.isfinite(certificate.rounding):
         raise ValueError(

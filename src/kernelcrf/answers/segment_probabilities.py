@@ -1,6 +1,7 @@
 """Segments with their probabilities, from the distribution of segmentations.
 
-The probability of a segment (label, start, end) is that of all segmentations that contain exactly this segment.
+The probability of a segment (label, start, end) is the sum of the probabilities of all segmentations that contain
+exactly this segment.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from kernelcrf.readers.containers import read_list
 from kernelcrf.readers.segments import OUTSIDE
 from kernelcrf.validation import is_whole, shown, shown_list
 
-# Less probable segments are not field if `n_best` asks for more segments than there are.
+# Less probable segments are not searched for if `n_best` asks for more segments than there are.
 LEAST = 1e-9
 
 
@@ -49,9 +50,11 @@ def predicted_segments(field: SegmentField, threshold: float | None, n_best: int
 
 
 def _enough(field: SegmentField, threshold: float, n_best: int | None) -> Ints:
-    """Return the segments of at least the given probability: label, start and end, as positions among all tokens.
+    """Return a table of segments whose probability is at least `threshold`, with the columns label, start and end.
 
-    If `n_best` is given, the search lowers the probability until every sequence has enough segments.
+    If `n_best` is None, return all of them. Otherwise, begin with the most probable ones, and add less probable ones
+    until every sequence has `n_best` segments, or no others are left. Here, start and end are positions among the
+    tokens of all sequences.
     """
     least = max(threshold, np.finfo(np.float64).tiny) if n_best is None else max(threshold, 0.5)
     while True:
@@ -67,9 +70,10 @@ def _enough(field: SegmentField, threshold: float, n_best: int | None) -> Ints:
 
 
 def _probable(field: SegmentField, least: float) -> Ints:
-    """Return all segments of at least the probability `least`.
+    """Return the table of all segments whose probability is at least `least`.
 
-    A segment is at most as probable as its start, its end, and its label at each of its tokens.
+    The search uses upper bounds on the probability of a segment: the probabilities of its start, of its end, and of its
+    label at each of its tokens.
     """
     moments, last = field.messages.moments, np.repeat(field.chains.offsets[1:], field.chains.lengths)
     rows = list[tuple[int, int, int]]()
@@ -85,12 +89,12 @@ def _probable(field: SegmentField, least: float) -> Ints:
 
 
 def segment_probabilities(field: SegmentField, given: UserData) -> list[Floats]:
-    """Return the probabilities of given segments, one list of tuples (start, end, label) per sequence."""
+    """Return the probabilities of the segments in `given`: one list of tuples (start, end, label) per sequence."""
     lists = read_list(given, "spans", "a list of tuples (start, end, label) for each sequence")
     chains, types = field.chains, field.spec.types
     if len(lists) != chains.n_samples:
         raise ValueError(
-            f"spans has {len(lists)} lists and X has {chains.n_samples} sequences: expected a list for each sequence"
+            f"spans has {len(lists)} lists and X has {chains.n_samples} sequences: expected one list per sequence"
         )
     result = []
     for i, (segments, T, low) in enumerate(zip(lists, chains.lengths.tolist(), chains.offsets.tolist(), strict=False)):

@@ -4,7 +4,7 @@ Each sequence i has a score q_i, which says how uncertain its labels are:
 
     entropy       the entropy of p(y|x), over all labellings y
     margin        p(second best labelling) / p(best labelling)
-    information   the epistemic uncertainty, summed over tokens: how much the labels would say about the weights
+    information   the epistemic uncertainty, summed over tokens: the information about the weights that the labels give
 
 The score is divided by the number of tokens if the cost of labelling is per token.
 

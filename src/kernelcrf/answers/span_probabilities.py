@@ -99,8 +99,8 @@ def span_probabilities(field: Field, rules: SpanRules, table: SpanTable) -> Floa
 def probable_spans(field: Field, rules: SpanRules, threshold: float, n_best: int | None) -> tuple[SpanTable, Floats]:
     """Return all spans whose probability is positive and at least `threshold`, and their probabilities.
 
-    A span that is not complete is dropped as soon as v_t sums to less than the threshold, because no span that begins
-    in the same way can have a higher probability.
+    The search drops an incomplete span as soon as the sum of v_t is below the threshold, because no span that begins in
+    the same way has a probability above this sum.
 
     n_best : return at most this many spans per sequence, those with the highest probabilities; None means all.
     """
@@ -138,7 +138,10 @@ def probable_spans(field: Field, rules: SpanRules, threshold: float, n_best: int
 
 
 def _best(parts: Sequence[tuple[Array, ...]], n_best: int, floor: Floats) -> Any:
-    """Return the `n_best` most probable spans per sequence; raise `floor` to the lowest of their probabilities."""
+    """Return the `n_best` most probable spans per sequence.
+
+    If a sequence has so many spans, increase its entry of `floor` to the lowest of their probabilities.
+    """
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     sequence, p = columns[0], columns[-1]
     order = np.lexsort((columns[2], columns[1], -p, sequence))
@@ -150,7 +153,7 @@ def _best(parts: Sequence[tuple[Array, ...]], n_best: int, floor: Floats) -> Any
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The steps Q_t of the labels of a few sequences, and what the rules of a scheme say about them.
+    """The steps Q_t of the labels of a few sequences, and which labels begin, continue and complete spans.
 
     The type of a span is its index k in the rules.
 
@@ -158,7 +161,7 @@ class Steps:
     Q : (N, L, L), the probability of each label given the label before; 0 at the first token of a sequence.
     ended : (N, L), the probability that a span is complete after token t, given that it continues at t with label i.
     last : (N,), whether a token is the last one of its sequence.
-    inside : (K, n, n), for each type, whether one of its labels continues the span of another.
+    inside : (K, n, n), for each type and each pair of its labels, whether the second continues a span after the first.
     """
 
     offsets: Places
@@ -197,16 +200,16 @@ class Steps:
         return cls(chains.offsets, rules.members, begun, Q, ended, last, inside)
 
     def begin(self, t: Places, k: Places) -> Floats:
-        """Return v_t of spans of type k that start at token t; one row per span, one column per label of the type."""
+        """Return v_t of spans that start at tokens t and have the types k: one row per span, one column per label."""
         labels = self.members[k]
         return np.where(labels >= 0, self.begun[t[:, None], labels], 0.0)
 
     def advance(self, t: Places, k: Places, v: Floats) -> Floats:
-        """Return v_{t+1}, given v_t."""
+        """Return v_{t+1} of spans of the types k; `v` has their v_t, one row per span."""
         labels = self.members[k]
         steps = self.Q[(t + 1)[:, None, None], labels[:, :, None], labels[:, None, :]]
         return np.asarray(np.einsum("si,sij->sj", v, steps * self.inside[k]))
 
     def complete(self, t: Places, k: Places, v: Floats) -> Floats:
-        """Return the probability that spans end after token t."""
+        """Return the probability that a span ends after its token t, for each span; `v` has one row v_t per span."""
         return np.asarray(np.minimum((v * self.ended[t[:, None], self.members[k]]).sum(axis=1), 1.0))

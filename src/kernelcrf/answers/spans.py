@@ -47,7 +47,7 @@ class PredictedSpan(NamedTuple):
 
 
 def read_spans(field: ChainField, rules: SpanRules, given: UserData) -> SpanTable:
-    """Return the spans that a user passes, one list of tuples (start, end, label) per sequence."""
+    """Convert the spans of a user to a table; `given` has one list of tuples (start, end, label) per sequence."""
     lengths, number = field.chains.lengths, {label: k for k, label in enumerate(rules.types)}
     lists = list(given)
     if len(lists) != len(lengths):
@@ -92,9 +92,9 @@ def predicted_spans(table: SpanTable, p: Floats, rules: SpanRules, n_samples: in
 def mark_certified(
     predicted: list[list[PredictedSpan]], certified: CertifiedLabels, scheme: str
 ) -> list[list[PredictedSpan]]:
-    """Set the attribute `certified` of the spans: whether the optimum provably predicts them.
+    """Return the spans with the attribute `certified`, which says whether the optimum provably predicts the span.
 
-    This is so if the labels of the span, and the labels next to it, are certified.
+    A predicted span is certified if its labels, and the labels next to it, are certified.
     """
     separates = scheme in SCHEMES and SCHEMES[scheme].b_separates
     before, result = 2 if separates else 1, []

@@ -95,7 +95,7 @@ def _compared(crf: BaseEstimator) -> dict[str, str]:
 
 
 def describe_C(facts: dict[str, Any]) -> str:
-    """Return a text that says how C was chosen, or why it was not; it follows the value of C. "" if C was given."""
+    """Return the text to show after the value of C: how C was chosen, or why it was not; "" if C was given."""
     if "C is 1 because" in facts:
         return f"because {facts['C is 1 because']}"
     return f"chosen by {facts['C chosen by']}" if "C chosen by" in facts else ""

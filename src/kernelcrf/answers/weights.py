@@ -40,9 +40,9 @@ def top_terms(
 
 
 def data_frame(caller: str, advice: str, data: UserData, **options: UserData) -> Any:
-    """Return pandas.DataFrame(data, **options); if pandas is not installed, raise an error for the method `caller`.
+    """Return pandas.DataFrame(data, **options); raise an error if pandas is not installed.
 
-    advice : what to use if pandas cannot be installed, for the error message.
+    caller, advice : for the error message, the method that needs pandas, and what to use instead of it.
     """
     try:
         import pandas as pd
