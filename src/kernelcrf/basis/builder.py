@@ -79,10 +79,10 @@ class Rows(ABC):
 
     @abstractmethod
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        """Return the smallest residual that the first n features leave, and how many of them are accurate.
+        """Return a pair: the smallest residual for the first n features, and the number of accurate features.
 
-        The residual of an input x is k(x, x) - |F_x|^2, which would not be negative without rounding errors. The first
-        j features count as accurate if they leave no residual below -excess. The first `kept` features always do.
+        The residual of an input x is k(x, x) - |F_x|^2. It is negative only because of rounding errors. The first j
+        features count as accurate if no residual for them is below -excess, or if j is at most `kept`.
         """
 
     @abstractmethod
@@ -94,7 +94,7 @@ class BasisBuilder(Rows):
     """A basis for distinct inputs, to which landmarks are added.
 
     kernel : the kernel of the inputs.
-    engine : runs functions in the threads of this process; rules may use it.
+    engine : the object that runs functions in the threads of this process; rules may use it.
     capacity, n : the largest allowed number of landmarks, and the current number.
     least : residuals up to this value count as zero.
     """

@@ -100,7 +100,7 @@ class Lloyd(Rule):
 def _random_pivots(builder: BasisBuilder, count: int, sample: Places, rng: np.random.Generator) -> Array:
     """Draw `count` inputs as random pivots, but only from the inputs with the indices `sample`.
 
-    `builder` does not change. Fewer inputs are returned if they represent the kernel on the whole sample.
+    Fewer inputs are returned if these already represent the kernel on the whole sample. `builder` does not change.
     """
     start = builder.basis_for(sample) if builder.n else None
     pivots = LocalBasisBuilder(builder.kernel, builder.inputs(sample), builder.n + count, 0.0, builder.engine, start)

@@ -76,7 +76,8 @@ def choose_basis(
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
     if start is not None and len(start.F) != X.shape[0]:
         raise ValueError(
-            f"start is a basis for {len(start.F)} inputs, but X has {X.shape[0]} rows: pass the same X as for start"
+            f"start is a basis for {len(start.F)} inputs, but X has {X.shape[0]} rows: pass the X "
+            "for which start was chosen"
         )
     builder = LocalBasisBuilder(kernel, X, capacity, tol, engine, start)
     drive(rule, builder, rng)

@@ -77,7 +77,7 @@ def distinct(X: Inputs) -> Distinct:
 
 
 def each(X: Inputs) -> Distinct:
-    """Treat every row of X as distinct, without a search: use this if equal rows are rare."""
+    """Return all rows of X as distinct inputs, without a search for equal rows; use this if equal rows are rare."""
     X = _check_finite(X)
     rows = np.arange(X.shape[0])
     return Distinct(X, rows, rows)

@@ -96,7 +96,7 @@ def stack(parts: list[Inputs]) -> Inputs:
 def pivoted_cholesky(H: Array, least: float) -> tuple[Array, Places]:
     """Return a lower triangular L and indices `order` such that `H[order][:, order] = L L'`.
 
-    The factorisation stops when no residual on the diagonal is above `least`. The other rows of H are not in `order`.
+    The factorisation stops when no residual on the diagonal is above `least`; the rows that remain are not in `order`.
     """
     if not np.diagonal(H).max(initial=0.0) > least:
         return np.zeros((0, 0), H.dtype), np.zeros(0, np.intp)

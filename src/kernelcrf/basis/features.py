@@ -38,7 +38,7 @@ class PrimalMap:
         return check_columns(X, self.n)
 
     def with_columns(self, n_columns: int) -> PrimalMap:
-        """Return the map for inputs with new columns at the end."""
+        """Return the map for inputs with `n_columns` columns; the last ones are new."""
         return PrimalMap(n_columns)
 
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
@@ -64,7 +64,7 @@ class WhitenedMap:
         return len(self.R)
 
     def with_columns(self, n_columns: int) -> WhitenedMap:
-        """Return the map for inputs with new columns at the end; the landmarks are 0 in the new columns."""
+        """Return the map for inputs with `n_columns` columns; the last ones are new, and the landmarks are 0 there."""
         if not is_sparse(self.landmarks) or self.landmarks.shape[1] == n_columns:
             return self
         parts = self.landmarks.data, self.landmarks.indices, self.landmarks.indptr
@@ -98,13 +98,13 @@ FeatureMap: TypeAlias = PrimalMap | WhitenedMap
 
 
 def from_arrays(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> FeatureMap:
-    """Return the feature map whose method `to_arrays` returned these two dicts."""
+    """Return the feature map that the method `to_arrays` of a feature map has converted to these two dicts."""
     if config["map"] == "primal":
         return PrimalMap(config["n"])
     if config["map"] != "whitened" or type(config["sparse"]) is not bool:
         raise ValueError(
             f"the stored feature map is {config}: expected 'map' to be 'primal' or 'whitened', and 'sparse' to be true "
-            "or false"
+            "or false. The file may be damaged: use another copy of it"
         )
     R = arrays["R"]
     if config["sparse"]:

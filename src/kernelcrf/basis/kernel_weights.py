@@ -65,7 +65,9 @@ class PrimalWeights:
 
 @dataclass(frozen=True, eq=False)
 class PairWeights:
-    """The weights of a model with the linear kernel in which only `pairs` of a feature and a label have weights.
+    """The weights of a model with the linear kernel in which only some pairs of a feature and a label have a weight.
+
+    pairs, weights : these pairs, and their weights in the same order.
 
     For predictions, the labels and weights of each feature are stored side by side, because a sentence has features
     from all over the vocabulary, and each jump in memory takes longer than the arithmetic.
@@ -76,7 +78,7 @@ class PairWeights:
 
     @cached_property
     def records(self) -> Floats:
-        """Return the labels and the weights of each feature side by side."""
+        """Return an array in which the labels and the weights of each feature are side by side."""
         return self.pairs.records(self.weights)
 
     def scores(self, X: Inputs | Entries, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value

@@ -65,5 +65,5 @@ def landmarks_to_config(n_components: Any) -> Any:
 
 
 def landmarks_from_config(config: Any) -> Any:
-    """Return `n_components` whose `landmarks_to_config` returned `config`."""
+    """Return the value of `n_components` that `landmarks_to_config` has converted to `config`."""
     return Landmarks(**config) if isinstance(config, dict) else config

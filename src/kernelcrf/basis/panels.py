@@ -22,7 +22,7 @@ WIDE = 4
 
 @dataclass(frozen=True, eq=False)
 class Panels:
-    """Computes new columns of the features of any inputs, one per new landmark, from the columns of earlier landmarks.
+    """An object that computes features for new landmarks, from the features for earlier landmarks.
 
     atoms : the new landmarks, in float64.
     R : the lower triangular Cholesky factor of the kernel matrix of all landmarks, both earlier and new.

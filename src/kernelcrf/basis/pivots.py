@@ -12,8 +12,9 @@ Each rule appends landmarks to a basis in batches. The basis leaves out landmark
 function `drive` stops a rule when there are enough landmarks.
 
 `greedy` looks at a block of candidates at a time, and chooses the same landmarks as if it looked at all inputs each
-time. The block has the inputs with the largest residuals. Residuals never increase, so the largest residual in the
-block is the largest of all, as long as it is not below the largest residual that was outside the block at first.
+time. The block has the inputs with the largest residuals. Let u be the largest residual of all other inputs when the
+block is formed. Residuals never increase, so the largest residual in the block is the largest of all while it is at
+least u.
 
 `random` draws a block of candidates at a time, and has the same distribution as if it drew one input at a time.
 Candidate j is drawn with a probability proportional to its residual u_j, and accepted with probability `h_j / u_j`.

@@ -1,4 +1,4 @@
-"""Rules that choose the labels to predict, given the distribution of all labellings; `decoding=` takes their names."""
+"""Rules that choose the labels to predict, given the distribution of labellings; `decoding=` accepts their names."""
 
 from dataclasses import asdict
 from functools import cache
@@ -17,7 +17,7 @@ VITERBI = Viterbi.name
 
 @cache
 def rules_for(distribution: type) -> Parameter:
-    """Return the constraint on `decoding`: the rules, or names of rules, that suit a class of distributions."""
+    """Return the constraint on `decoding`: it accepts rules, and names of rules, that suit the class `distribution`."""
 
     def suits(rule: type[DecodingRule] | DecodingRule) -> bool:
         return all(hasattr(distribution, need) for need in rule.needs)
@@ -50,13 +50,16 @@ def rule_to_config(rule: str | DecodingRule) -> str | Config:
 
 
 def rule_from_config(config: str | Config) -> str | DecodingRule:
-    """Return the rule whose `rule_to_config` returned `config`; raise if a file names an unknown rule."""
+    """Return the rule that `rule_to_config` has converted to `config`; raise if the name of the rule is unknown."""
     if isinstance(config, str):
         return config
     parameters = dict(config)
     name = parameters.pop("name")
     if name not in RULES:
-        raise ValueError(f"decoding has the name {shown(name)}: expected one of {', '.join(RULES)}")
+        raise ValueError(
+            f"the stored decoding rule is {shown(name)}: expected one of {', '.join(RULES)}. The file may be damaged: "
+            "use another copy of it"
+        )
     return RULES[name](**parameters)
 
 

@@ -17,7 +17,7 @@ from kernelcrf.validation import shown
 class Distribution:
     """Base class of distributions p(y|x) of the labels y of given samples x.
 
-    The results of inference are kept, so that several methods share one pass.
+    The results of inference are stored, so that several methods share one computation.
 
     rule : the decoding rule, or its name, that `decode` uses if none is passed.
 
