@@ -52,7 +52,9 @@ else:
         if name in _PACKAGES:
             return import_module(f"{__name__}.{name}")
         if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(
+                f"module {__name__!r} has no attribute {name!r}: expected one of the names that dir(kernelcrf) lists"
+            )
         globals()[name] = value = getattr(import_module(_HOMES[name]), name)
         return value
 

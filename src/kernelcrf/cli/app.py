@@ -101,7 +101,7 @@ def _version(asked: bool) -> None:
 def about(
     version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
 ) -> None:
-    """Declare the options of the command itself."""
+    """Declare the options of `kernelcrf` that need no subcommand."""
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Read and check the files of all commands: models, sequences, templates and output files. Run `kernelcrf convert`.
+"""Check the files of all commands, read models, sequences and templates, and run `kernelcrf convert`.
 
 A record is one sequence that was read from a file: its inputs, and its labels and words if the file has them.
 """
@@ -256,7 +256,7 @@ def convert(
 ) -> None:
     """Convert a file of sequences to another format.
 
-    Text is turned into features if `templates` is not None, or if the new format stores nothing else.
+    Text is turned into features if `templates` is not None, or if the new format stores only features.
     """
     wanted = format_of(target, to_format)
     kind = FORMATS[wanted].kind

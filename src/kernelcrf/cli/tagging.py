@@ -121,7 +121,7 @@ def _writer(target: str) -> Iterator[Callable[[str], object]]:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Disable the garbage collector inside a `with` block; it would take a third of the time of the command."""
+    """Disable the garbage collector inside a `with` block, because it takes a third of the time of the command."""
     gc.freeze()
     gc.disable()
     try:

@@ -155,8 +155,8 @@ def _read_prior(prior: str, templates: str | None, dev: str | None) -> ChainCRF:
     for option, value in (("--templates", templates), ("--dev", dev)):
         if value is not None:
             raise typer.BadParameter(
-                f"--prior {prior} cannot be combined with {option} {value}: omit {option}; the model has its "
-                "templates, and its C if it was fitted with --set laplace=diagonal"
+                f"--prior {prior} cannot be combined with {option} {value}: omit {option}. The model "
+                "file has the templates, and also C if the model was fitted with --set laplace=diagonal"
             )
     before = load(prior)
     if not isinstance(before, ChainCRF):
@@ -176,12 +176,12 @@ def _templates_of(before: ChainCRF, record: Record, prior: str | None) -> Templa
 
 
 def _are_few(records: Sequence[Record]) -> bool:
-    """Return whether there are too few sequences, and pieces of long sequences, to choose C on held-out data."""
+    """Return whether there are too few sequences to choose C on held-out data, even if long ones are divided."""
     return len(records) < HELD_OUT and sum(-(-len(record) // PIECE) for record in records) < HELD_OUT
 
 
 def _for_shell(warning: str) -> str:
-    """Return a warning of the library with the options of the command instead of the parameters of Python."""
+    """Replace the names of Python parameters in a warning by the options of the command."""
     for pattern, replacement in IN_SHELL:
         warning = re.sub(pattern, replacement, warning)
     return warning
@@ -253,7 +253,10 @@ def _check_constraints(constraints: UserData, y: list[Sequence[object]], others:
 
 
 def _find_label(label: object, records: Sequence[Record]) -> tuple[int, int] | None:
-    """Return the indices of the first sequence and token with this label, alone or in a set of labels, or None."""
+    """Return the indices (sequence, token) of the first token with this label, or None if no token has it.
+
+    A token with a set of labels has each label of the set.
+    """
     places = (
         (i, t)
         for i, record in enumerate(records)
@@ -303,7 +306,7 @@ def _climb(
 
 
 def _search_limit(max_iter: int | StoppingRule) -> int | StoppingRule:
-    """Return the limit on the iterations of each fit of a search."""
+    """Return `max_iter` for fits that only compare values of C: at most SEARCH_ITERATIONS, or a rule unchanged."""
     return min(max_iter, SEARCH_ITERATIONS) if isinstance(max_iter, int) else max_iter
 
 
@@ -328,7 +331,10 @@ def _read_settings(settings: list[str]) -> dict[str, object]:
 
 
 def _read_inputs(setting: str, given: object) -> dict[str, Input]:
-    """Return the inputs that a setting describes: a kernel, or an object of parameters of Input, for each name."""
+    """Return a dict from names to inputs; `given` has a kernel, or a dict of parameters of `Input`, for each name.
+
+    setting : the whole setting, for the error message.
+    """
     try:
         inputs = {str(name): _read_input(one) for name, one in given.items()}  # type: ignore[attr-defined]
     except (AttributeError, TypeError, ValueError):
@@ -340,7 +346,7 @@ def _read_inputs(setting: str, given: object) -> dict[str, Input]:
 
 
 def _read_input(given: UserData) -> Input:
-    """Return the input that has the given kernel, or the given parameters."""
+    """Return an `Input`; `given` is its kernel, or a dict of its parameters."""
     parameters: dict[str, Any] = given if isinstance(given, dict) else {"kernel": given}
     objects = {name: OBJECTS[name](value) for name, value in parameters.items() if isinstance(value, dict)}
     return Input(**{**parameters, **objects})

@@ -1,6 +1,6 @@
-"""CRF: the class of sklearn-crfsuite, parameter for parameter, with ChainCRF underneath.
+"""Define `CRF`, which has the parameters of the class CRF of sklearn-crfsuite, and fits a ChainCRF.
 
-CRFsuite minimises, over the weights w of the pairs that it keeps,
+CRFsuite gives weights w to pairs of an attribute and a label, and to pairs of labels. It minimises
 
     - sum over sequences of log p(y|x) + c1 |w|_1 + c2 |w|^2,
 
@@ -282,12 +282,12 @@ class CRF(ValidatedEstimator):
 
     @property
     def state_features_(self) -> dict[tuple[str, str], float]:
-        """Return the weights by attribute and label."""
+        """Return a dict from pairs (attribute, label) to weights."""
         return self.tagger_.info().state_features
 
     @property
     def transition_features_(self) -> dict[tuple[str, str], float]:
-        """Return the weights by label and next label."""
+        """Return a dict from pairs (label, next label) to weights."""
         return self.tagger_.info().transitions
 
     @property

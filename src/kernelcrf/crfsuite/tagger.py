@@ -1,4 +1,4 @@
-"""The tagger of a fitted CRF, and the log of its fit, with the names that python-crfsuite gives their parts."""
+"""The tagger of a fitted CRF and the log of its fit; their methods and attributes have the names of python-crfsuite."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from kernelcrf.validation import shown, shown_list
 class LabelScore(NamedTuple):
     """The score of one label on held-out data.
 
-    match, model, ref : how often the label is predicted correctly, predicted, and true.
+    match : the number of tokens for which the label is predicted and true.
+    model, ref : the numbers of tokens for which the label is predicted, and for which it is true.
     """
 
     match: int
@@ -111,7 +112,7 @@ class ModelInfo:
 
 @dataclass(eq=False)
 class Tagger:
-    """Tags one sequence at a time, with the methods of python-crfsuite's tagger.
+    """A tagger of one sequence at a time, with the methods of python-crfsuite's tagger.
 
     crf : the fitted ChainCRF that tags.
     """
@@ -126,7 +127,7 @@ class Tagger:
     def tag(self, x: UserData = None) -> list[Any]:
         """Return the labels of a sequence, which is a list of feature dicts or of lists of feature names.
 
-        x : the sequence; None means the sequence that was set before.
+        x : the sequence; None means the sequence that was last passed to `set` or `tag`.
         """
         if x is not None:
             self.set(x)
@@ -139,11 +140,11 @@ class Tagger:
         return labels
 
     def probability(self, y: Sequence[object]) -> float:
-        """Return the probability of the labels y of the sequence that was set before."""
+        """Return the probability of the labels y of the sequence that was last passed to `set` or `tag`."""
         return float(np.exp(self.crf.log_prob([self._x], [y])[0]))
 
     def marginal(self, y: object, t: int) -> float:
-        """Return the probability that token t of the sequence that was set before has the label y."""
+        """Return the probability of the label y at token t of the sequence that was last passed to `set` or `tag`."""
         labels, n_tokens = self.labels(), len(self._x)
         if y not in labels or not 0 <= t < n_tokens:
             raise ValueError(

@@ -67,11 +67,13 @@ def _read_xml(path: Path) -> ElementTree.Element:
     text = "\n".join(read_lines(path))
     # Declared entities can expand to any length.
     if "<!DOCTYPE" in text:
-        raise ValueError(f"{path} declares a document type: expected XML without one")
+        raise ValueError(
+            f"{path} declares a document type: expected XML without one. Use the original file of the data set"
+        )
     try:
         collection = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        raise ValueError(f"{path}: expected XML ({error})") from error
+        raise ValueError(f"{path}: expected XML ({error}). The file may be damaged: use another copy of it") from error
     if collection.tag != ALL or not len(collection):
         raise ValueError(
             f"{path}: expected an element {ALL} with at least one address, got an element {collection.tag}"

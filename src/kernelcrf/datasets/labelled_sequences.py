@@ -29,8 +29,8 @@ class LabelledSequences:
     splits : the published pairs of training and test indices, which scikit-learn accepts as `cv`.
     eval_mask : one boolean array per sequence, true for the tokens that count in published scores.
     feature_names : the names of the columns of X.
-    extras : a dict from names to further columns, each with one array per sequence and one entry per token. They are
-        not part of X, since some of them reveal the label.
+    extras : a dict from names to columns that are not part of X, because some of them reveal the label. A column has
+        one array per sequence, with one entry per token.
 
     Fields that a data set does not have are None, except `extras`, which is then empty.
 
