@@ -110,7 +110,7 @@ def test_a_missing_client_is_named_and_the_client_given_need_not_be_the_current_
 
 def test_without_dask_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    said = r"DaskEngine needs distributed, which is not installed: pip install 'kernelcrf\[dask\]'"
+    said = r"DaskEngine needs distributed, which is not installed: run pip install 'kernelcrf\[dask\]'"
     with pytest.raises(ModuleNotFoundError, match=said):
         runpy.run_path(dask_engine.__file__)
 

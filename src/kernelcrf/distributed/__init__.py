@@ -2,7 +2,7 @@
 
     dask             the engine: it calls functions on workers, adds up results, and recovers from lost workers
     sources          the forms of training data that `ChainCRF.fit` accepts with a cluster
-    training_data    labelled sequences, which the workers first summarise and then read
+    training_data    labelled sequences: the workers summarise them first, and then convert them to arrays
     basis, corpus, partition    landmarks, features, loss and gradient of data that are divided among workers
     parquet          Parquet files that the workers read and write
 
@@ -22,7 +22,7 @@ else:
 
     def __getattr__(name):
         if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}: expected one of {', '.join(__all__)}")
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 

@@ -176,10 +176,9 @@ def _facts(rows: InputRows) -> tuple[int, float, float, DType]:
 
 
 def _change(method: Function, rows: InputRows, *arguments: Value) -> tuple[tuple[Value, float], InputRows]:
-    """Call a method that changes `rows` on a copy of `rows`.
+    """Call `method` on a copy of `rows`; return (result, new sum of residuals) as a pair, and the changed copy.
 
-    Return a pair: first the result of the method and the new sum of residuals, then the changed copy. `rows` itself
-    does not change, so that the cluster can repeat the call if a worker is lost.
+    `rows` itself does not change, so that the cluster can repeat the call if a worker is lost.
     """
     rows = copy(rows)
     rows.residual = rows.residual.copy()

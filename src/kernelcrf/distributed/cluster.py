@@ -35,9 +35,9 @@ _HANDLES: ContextVar[WeakSet[Handle] | None] = ContextVar("handles of the curren
 
 @contextmanager
 def releasing() -> Iterator[None]:
-    """Return a context manager that lets the workers delete values at the end of its `with` block.
+    """Return a context manager; at the end of its `with` block, the workers delete the values of all new handles.
 
-    These are the values of all handles that were created inside the block. They are also deleted after an error.
+    The new handles are those that were created inside the block. Their values are also deleted after an error.
     """
     handles: WeakSet[Handle] = WeakSet()
     token = _HANDLES.set(handles)
@@ -75,7 +75,8 @@ class Cluster(Protocol):
     def each(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Handle]:
         """Call a function once for each part of the data, and return one handle per result.
 
-        Call i is function(parts[0][i], parts[1][i], ..., *shared). All arguments may be handles or values.
+        For part i, a worker computes function(parts[0][i], parts[1][i], ..., *shared). All arguments may be handles or
+        values.
         """
 
     def call(self, function: Function, *arguments: Value, place: float | None = None) -> Handle:
@@ -98,7 +99,7 @@ class Cluster(Protocol):
         """
 
     def parts_of(self, n_bytes: int, most: int) -> int:
-        """Return into how many parts data of `n_bytes` bytes should be divided; the result is at most `most`."""
+        """Return the number of parts, at most `most`, into which data of `n_bytes` bytes should be divided."""
 
     def fetch(self, handles: Sequence[Handle]) -> list[Value]:
         """Fetch the values of the handles from the workers, and return them as a list."""

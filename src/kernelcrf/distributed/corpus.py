@@ -77,7 +77,7 @@ class DistributedSequences(Corpus):
     def distinct_inputs(self) -> list[Handle]:
         """Return handles to `Distinct` objects on the workers, one per part of the data.
 
-        They have the distinct inputs of a part, and for each token the index of its input.
+        Such an object has the distinct inputs of its part and, for each token, the index of its input.
         """
         return self.cluster.each(_find_distinct, self.parts)
 

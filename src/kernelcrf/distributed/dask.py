@@ -38,7 +38,7 @@ try:
     from distributed.diagnostics.plugin import SchedulerPlugin
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"DaskEngine needs {error.name}, which is not installed: pip install 'kernelcrf[dask]'", name=error.name
+        f"DaskEngine needs {error.name}, which is not installed: run pip install 'kernelcrf[dask]'", name=error.name
     ) from None
 
 __all__ = ["DaskEngine"]
@@ -159,7 +159,7 @@ class DaskEngine(Cluster):
     def sum(self, handles: Sequence[Handle]) -> Value:
         level = list(handles)
         if not level:
-            raise ValueError("handles is empty: pass at least one handle to sum")
+            raise ValueError("handles is empty: pass at least one handle to the method sum")
         # The last two values are added in this process: a task would need one more message to the scheduler.
         while len(level) > 2:
             level = [self._submit(_add, level[low : low + self.fan_in]) for low in range(0, len(level), self.fan_in)]
@@ -264,7 +264,7 @@ class DaskEngine(Cluster):
 def _size_of(value: object) -> int:
     """Return the size of a value in bytes, including its attributes.
 
-    Dask itself does not count attributes. Dask would take large objects for small ones, and never move them to disk.
+    Dask itself does not count attributes: it takes some large objects for small ones, and never moves them to disk.
     """
     attributes = getattr(value, "__dict__", {}) if type(value).__module__.startswith("kernelcrf.") else {}
     return int(sizeof_default(value) + sum(map(sizeof, attributes.values())))
@@ -277,8 +277,9 @@ sizeof.register(object, _size_of)
 class Sealed:
     """A pickled object, which is unpickled inside the task that uses it.
 
-    Dask unpickles the arguments of a task before the task runs. If a worker cannot import the module of an argument, it
-    loses its connection again and again. If the import fails inside the task, the task fails with an ordinary error.
+    Dask unpickles the arguments of a task before the task runs. A worker that cannot import the module of an argument
+    then loses its connection again and again. If the import fails inside the task, the task fails with an ordinary
+    error.
     """
 
     data: bytes

@@ -151,8 +151,8 @@ def tag_parquet(
     written = ["labels", *(["probabilities"] if probabilities else [])]
     if taken := [name for name in written if name in keep]:
         raise ValueError(
-            f"keep={shown(list(keep))} has {taken[0]!r}, a column that the result needs for the predictions: rename "
-            "the column of the source, or omit it"
+            f"keep={shown(list(keep))} has {taken[0]!r}, which is the name of a column of predictions in the result: "
+            "rename the column of the source, or omit it"
         )
     if not hasattr(crf, "decoding") or find_rule(crf.decoding).pools_samples:
         raise ValueError(
@@ -184,9 +184,9 @@ def tag_parquet(
 def _tag(
     part: ParquetPart, k: int, crf: UserData, folder: RunFolder, keep: tuple[str, ...], probabilities: bool
 ) -> tuple[int, int]:
-    """Label part k of the data and write it to the folder; skip this if the part was written before.
+    """Label part k of the data and write it to the folder, unless the folder has it already.
 
-    Return the numbers of its sequences and tokens.
+    Return the numbers of sequences and tokens of the part.
     """
     pa, _ = arrow()
     name = f"part-{k:06d}.parquet"
@@ -246,7 +246,7 @@ def _locate(path: PathLike) -> tuple[ArrowObject, str]:
 
 
 def _decoding(crf: Any) -> Any:
-    """Return the decoding rule as plain values; for a rule that cannot be stored, each call returns a new value."""
+    """Return the decoding rule as values for JSON; return a random string for a rule that JSON cannot store."""
     try:
         return rule_to_config(crf.decoding)
     except TypeError:

@@ -34,11 +34,10 @@ class RemoteFeatures:
 
 @dataclass(frozen=True, eq=False)
 class DistributedScores:
-    """The scores start + step * direction of all parts of the data, which stay on the workers.
+    """Scores of all parts of the data, which stay on the workers: the sum of `start` and `step` times `direction`.
 
-    start : a function that returns one handle per part, which refers to scores on a worker.
-    direction : a function like `start` for the scores to add, or None to add nothing.
-    step : the factor of `direction`.
+    start : a function that returns one handle per part; each handle refers to scores on a worker.
+    direction : a function like `start`, or None to add nothing.
     """
 
     start: LazyHandles

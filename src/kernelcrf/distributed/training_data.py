@@ -240,7 +240,7 @@ def read_parts(
 
     n_components : the expected number of features per token, for dense inputs (key False) and for sparse inputs (key
         True). The more features, the smaller are the parts.
-    inputs : the names of the inputs, which all read whole sequences; empty if there is one input without a name.
+    inputs : the names of the inputs, each of which reads all data; empty if there is one input without a name.
     earlier : if this fit continues an earlier fit, the readers that convert inputs and labels in that fit.
     """
     if lengths is not None:
