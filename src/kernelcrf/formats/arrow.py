@@ -13,6 +13,8 @@ from kernelcrf.validation import one_line
 # A module, table, column, type or filesystem of pyarrow; pyarrow has no type annotations.
 ArrowObject: TypeAlias = Any
 
+COMPLETE = "a complete Parquet file; if the file is damaged, use another copy of it"
+
 
 def arrow() -> tuple[ArrowObject, ArrowObject]:
     """Return pyarrow and pyarrow.parquet; raise FormatError if they are not installed."""
@@ -26,7 +28,7 @@ def arrow() -> tuple[ArrowObject, ArrowObject]:
 
 
 @contextmanager
-def arrow_errors(name: str, expected: str = "a complete Parquet file") -> Iterator[None]:
+def arrow_errors(name: str, expected: str = COMPLETE) -> Iterator[None]:
     """Replace errors that Arrow raises in a `with` block by errors that begin with `name`, the name of the file.
 
     Errors of the operating system and MemoryError keep their type. Other errors become FormatError, since a damaged
@@ -37,7 +39,9 @@ def arrow_errors(name: str, expected: str = "a complete Parquet file") -> Iterat
     except FormatError:
         raise
     except MemoryError:
-        raise MemoryError(f"{name}: a row group does not fit in memory: write smaller row groups") from None
+        raise MemoryError(
+            f"{name}: a row group does not fit in memory: write the file again with smaller row groups"
+        ) from None
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise OSError(error.errno, os.strerror(error.errno), name) from None

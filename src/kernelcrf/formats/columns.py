@@ -64,9 +64,10 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
 
 
 def lines_of(record: Record, extra: Iterable[Sequence[object]], after_one_cell: str = "\t") -> Iterator[str]:
-    """Return the lines of a sequence, one per token; each column in `extra` adds one cell at the end of each line.
+    """Return the lines of a sequence; each column in `extra` adds one cell per token at the end of the lines.
 
-    A sequence that was read from a file of lines keeps its original lines, and its comments, before the added cells.
+    If the sequence was read from a column file or a CoNLL-U file, the result has the original lines, with comments.
+    Otherwise it has one line per token.
 
     after_one_cell : the separator to use if the original lines have only one cell.
     """
@@ -83,7 +84,8 @@ def lines_of(record: Record, extra: Iterable[Sequence[object]], after_one_cell: 
         if not cell or separator in cell or set(cell) & set("\t\n\r"):
             raise FormatError(
                 f"{record.place}: {shown(cell)} cannot be written as a cell: expected text that is not empty, without "
-                "tabs and line ends, and without blanks if blanks separate the cells of this file; use --json instead"
+                "tabs and line ends, and without blanks if blanks separate the cells of this file; use the option "
+                "--json instead"
             )
     return map(separator.join, zip(*columns, strict=True)) if raw is None else raw.with_cells(columns, separator)
 
@@ -126,7 +128,7 @@ def _n_comments(lines: list[str]) -> int:
 
 
 def _check_cells(lines: list[str], separator: str, name: str, number: int) -> None:
-    """Raise if a line has a tab and others are split at blanks, or if it has more than MOST_CELLS cells.
+    """Raise if a line has a tab although `separator` is a blank, or if a line has more than MOST_CELLS cells.
 
     Cells are counted without splitting lines, to save memory.
     """

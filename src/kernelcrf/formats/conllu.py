@@ -1,8 +1,8 @@
 """CoNLL-U files of Universal Dependencies: one line per token, with ten cells separated by tabs.
 
-The input of a token is its FORM, and its label is its UPOS, in which "_" means a missing label. Comments, which begin
-with #, are skipped. So are the lines of multiword tokens (ID 1-2) and of empty nodes (ID 8.1), whose words are on
-other lines, or not in the text.
+The input of a token is its FORM, and its label is its UPOS, in which "_" means a missing label. Lines of three
+kinds are skipped: comments, which begin with #; multiword tokens (ID 1-2), because the next lines have their words; and
+empty nodes (ID 8.1), because they are not in the text.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _cells(line: str, place: str) -> list[str] | None:
     if (n := line.count("\t") + 1) != N_CELLS:
         raise FormatError(
             f"{place}: the line {shown(line)} has {n:,} cells: expected {N_CELLS} cells of CoNLL-U, separated by tabs; "
-            "other tables are column files, with an extension such as .conll"
+            "for a table of another kind, use the extension of a column file, such as .conll"
         )
     cells = line.split("\t")
     if "" in cells:

@@ -1,8 +1,8 @@
 """CRFsuite's text format: one token per line, with its label and its attributes separated by tabs.
 
 An empty line ends a sequence. An attribute is written as `name` or `name:value`; in names and labels, colons and
-backslashes are escaped by a backslash. If the first line of a sequence is `@weight:2.5`, the sequence has that weight.
-A sequence is unlabelled if all its labels are empty.
+backslashes are escaped by a backslash. If the first line of a sequence is `@weight:2.5`, the sequence has the weight
+2.5. A sequence is unlabelled if all its labels are empty.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
     for record in records:
         known = labels.texts(record)
         if known is not None and not any(known):
-            raise FormatError(f"{record.place}: all labels are empty, which {FORMAT} reads as no labels: {HOLDS_ALL}")
+            raise FormatError(f"{record.place}: all labels are empty, which means no labels in {FORMAT}: {HOLDS_ALL}")
         made = [] if record.weight == 1.0 else [f"{WEIGHT}{float(record.weight)!r}"]
         for label, token in zip(known or [""] * len(record), record.x, strict=True):
             fields = [_escape(label), *(_attribute(*item, record.place) for item in flat_items(token))]

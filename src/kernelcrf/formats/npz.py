@@ -122,7 +122,7 @@ def write(file: BinaryIO, records: Iterable[Record]) -> None:
 
 
 def _texts(values: Array, name: str) -> Array:
-    """Return an array with byte strings decoded; other arrays are returned unchanged."""
+    """Decode an array of byte strings from UTF-8; return any other array unchanged."""
     try:
         return np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
     except UnicodeDecodeError as error:

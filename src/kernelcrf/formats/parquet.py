@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import BinaryIO
 
-from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
+from kernelcrf.formats.arrow import COMPLETE, ArrowObject, arrow, arrow_errors
 from kernelcrf.formats.parquet_pages import Footer, read_footer, unpacked_size
 from kernelcrf.formats.records import KEYS, FormatError, Record, object_of, record_of
 from kernelcrf.formats.round_trip import check_same, feature_counts
@@ -93,11 +93,11 @@ def _source(native: ArrowObject, file: BinaryIO, name: str) -> ParquetSource:
     tail = bytes(native.read_at(8, size - 8)) if size >= 12 else b""
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] != MAGIC or length > size - 12:
-        raise FormatError(f"{name}: the file does not end like a Parquet file: expected a complete Parquet file")
+        raise FormatError(f"{name}: the file does not end like a Parquet file: expected {COMPLETE}")
     data = bytes(native.read_at(length, size - 8 - length)).replace(*ARROW_SCHEMA)
     footer = read_footer(data)
     if any(chunk.start + chunk.packed > size for group in footer.groups for chunk in group):
-        raise FormatError(f"{name}: a column extends beyond the end of the file: expected a complete Parquet file")
+        raise FormatError(f"{name}: a column extends beyond the end of the file: expected {COMPLETE}")
     # A list in the footer cannot have more entries than the footer has bytes.
     limits = {"thrift_container_size_limit": max(1, length), "thrift_string_size_limit": max(1, length)}
     metadata = pq.ParquetFile(pa.BufferReader(MAGIC + data + tail), **limits).metadata

@@ -50,7 +50,7 @@ LONGEST_HEADER = 1 << 24
 
 
 class Chunk(NamedTuple):
-    """The values of one leaf of the schema, which is a column without children, in one row group of a Parquet file.
+    """The values of one leaf in one row group of a Parquet file; a leaf is a column of the schema without children.
 
     column : the name of the top-level column that contains the leaf.
     is_string : whether the values are strings.
@@ -205,7 +205,10 @@ def _field(struct: object, number: int, kind: type[T], default: T | None = None)
 
 
 class StructReader:
-    """Reads a struct in Thrift's compact protocol, of at most `most` bytes, at the current position of a file."""
+    """A reader of one struct in Thrift's compact protocol, which begins at the current position of a file.
+
+    most : the largest number of bytes that the struct may have.
+    """
 
     def __init__(self, file: BinaryIO, most: int) -> None:
         self._file, self._left = file, most

@@ -1,8 +1,8 @@
 """The formats of files of sequences, and what each of them can do.
 
-Reading, writing and the command line ask this registry what a format can do. The module `kernelcrf.formats.<name>` has
-the functions `read(path)`, which yields lists of records, and `write(file, records)`. The options of the command are
-made from this file, so it imports no NumPy.
+The functions that read and write files, and the command line, look up here what a format can do. The module
+`kernelcrf.formats.<name>` has the functions `read(path)`, which yields lists of records, and `write(file, records)`.
+The command line defines its options from this registry, so this module does not import NumPy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Format:
     extensions : the file extensions, the most common first.
     kind : the only kind of input that the format can store, "text", "features" or "vectors"; None if it stores all.
     is_binary : whether the files are not text, so that they are neither streamed nor gzipped.
-    is_written : whether files are written, and not only read.
+    is_written : whether files can also be written; all formats can be read.
     read_options : the options of `read_batches` that the reader takes, "labels" and "n_columns".
     has_token_lines : whether each token has its own line in the file; errors then name the line.
     tagged_as : the format in which `kernelcrf tag` writes such files with their labels, "columns" or "jsonl".

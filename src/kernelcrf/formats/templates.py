@@ -84,7 +84,7 @@ class Memo(dict[str, T], Generic[T]):
 class Place:
     """A macro of a template, such as %x[-1,0], with the literal text around it.
 
-    text : a dict from the cell that the macro reads to a part of the feature name, which includes the literal text.
+    text : a dict from a cell to the part of the feature name that the macro makes from it, with the literal text.
     row, column : the position of the cell: `row` is counted from the current token, so -1 is the previous token.
     """
 
@@ -135,7 +135,9 @@ class Templates:
             return None
         text, n_columns = map(kept.get, ("text", "n_columns")) if isinstance(kept, dict) else (None, None)
         if not isinstance(text, str) or not isinstance(n_columns, int):
-            raise TemplateError(f"metadata_[{KEY!r}] is {kept!r}: expected the value that Templates.attach stores")
+            raise TemplateError(
+                f"metadata_[{KEY!r}] is {kept!r}: expected the value that Templates.attach stores; call attach again"
+            )
         return cls(text, n_columns, "templates of the model")
 
     def attach(self, model: UserData) -> None:
@@ -150,11 +152,13 @@ class Templates:
         return [list(islice(tokens, len(sequence))) for sequence in sequences]
 
     def cells(self, sequences: TextSequences) -> tuple[list[list[list[str]]], bytearray]:
-        """Return the cells that each macro of each template reads, one per position, and one flag per position.
+        """Return a pair: the cells that each macro of each template reads, and one flag per position.
 
-        The positions are the tokens of all sequences, with padding cells such as _B+1 between sequences. The flag is 1
-        for a token and 0 for padding. Applying each template to all positions at once takes a third of the time of
-        applying all templates token by token.
+        The positions are the tokens of all sequences, with padding such as _B+1 between sequences. Each macro reads one
+        cell per position. The flag of a position is 1 for a token and 0 for padding.
+
+        Applying each template to all positions at once takes a third of the time of applying all templates token by
+        token.
         """
         for sequence in sequences:
             if len(sequence) and len(sequence[0]) != self.n_columns:

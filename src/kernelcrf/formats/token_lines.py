@@ -26,12 +26,13 @@ class TokenLines:
         return next((one for one in "\t " if one in first), "")
 
     def line_of(self, t: int) -> int:
-        """Return the number of lines from the first token to token t."""
+        """Return by how many lines token t is below the first token."""
         return self.places[t] - self.places[0]
 
     def with_cells(self, columns: Sequence[Sequence[str]], separator: str) -> Iterator[str]:
-        """Return all lines with one more cell per column at the end; lines without a token get "_", and comments get
-        nothing.
+        """Return all lines, each with one new cell per column at its end; comments do not change.
+
+        In other lines without a token, each new cell is "_".
 
         columns : the new cells, one per token in each column.
         """
