@@ -124,8 +124,8 @@ class Chains:
     def runs(self, n_nodes: int, low: int = 0, high: int | None = None) -> Iterator[tuple[int, int]]:
         """Split the sequences `low` to `high` - 1 into groups of consecutive sequences.
 
-        Yield for each group the index of its first sequence, and the index after its last sequence. A group has at most
-        `n_nodes` tokens, unless it is a single longer sequence.
+        Yield a pair for each group: the index of its first sequence, and the index after its last sequence. A group
+        has at most `n_nodes` tokens, unless it is a single longer sequence.
         """
         high = self.n_samples if high is None else high
         while low < high:
@@ -140,7 +140,7 @@ class Legal:
     """Constraints on the labels of sequences, as boolean arrays; L is the number of labels.
 
     steps : (L, L), indexed [from, to], whether one label may directly follow another.
-    first, last : (L,), whether a sequence may start or end with each label.
+    first, last : (L,), whether a sequence may start with each label, and whether it may end with each label.
     """
 
     steps: Flags
@@ -155,7 +155,7 @@ class Legal:
         return s, np.where(self.steps, w, w.dtype.type(-np.inf))
 
     def anywhere(self) -> Legal:
-        """Return the constraints for pieces of sequences: the same steps, and any label at the start and at the end."""
+        """Return constraints for parts of sequences: the same steps are legal, and any label may be first or last."""
         every = np.ones_like(self.first)
         return Legal(self.steps, every, every)
 

@@ -1,9 +1,10 @@
-"""Messages of sequences: one pass computes them, and they answer several questions about one distribution.
+"""Compute messages of sequences, and from them log-partitions, entropies, marginals and samples.
 
-The forward messages alpha give log-partitions, entropies and samples. The backward messages beta are computed from them
-when marginals are asked for; `scaled` has the recursions. Let P_t(i|j) be the probability of label i at token t-1 given
-label j at token t, which the forward messages determine. The entropy of the labels before token t, given label j at
-token t, is
+Log-partitions, entropies and samples need only the forward messages alpha. Marginals also need the backward messages
+beta, which are computed when they are first needed. The module `scaled` has the recursions of both.
+
+The forward messages determine P_t(i|j), the probability of label i at token t-1 given label j at token t. The entropy
+of the labels before token t, given label j at token t, is
 
     H_t(j) = sum_i P_t(i|j) [H_{t-1}(i) - log P_t(i|j)]    with H_1 = 0.
 
@@ -136,7 +137,7 @@ class ChainMessages:
         return np.ascontiguousarray(labels.T)
 
     def _map(self, work: Callable[[Task], Result], tasks: tuple[Task, ...]) -> list[Result]:
-        """Return work(task) for each task, in threads."""
+        """Call `work` on each task, in threads, and return the list of results."""
         if self.batch.is_small:
             return [work(task) for task in tasks]
         costs = [float(sum(len(messages.alpha) for messages in task)) for task in tasks]

@@ -8,8 +8,9 @@ It runs in float64. If labels have equal values delta_t(j), the first of them is
 the k best values of each label are kept: at each token, the sorted lists of the previous token's labels are merged.
 This takes O(T L^2 k) operations for T tokens and L labels.
 
-Given labels y, and an extra score for each difference from y, `rivals` computes the same maxima in both directions. For
-each token t, the sum of both is the best score of all labelings with a label other than y_t at token t.
+`rivals` takes labels y, and extra scores for tokens whose label differs from y. It runs the recursion forwards and
+backwards. For token t and label j, the maxima of both directions sum to the best score of a labelling with label j at
+token t. The result for token t is the largest of these sums over all labels j other than y_t.
 
 `chain_messages` says how samples are drawn.
 """
@@ -71,14 +72,15 @@ def viterbi(
 def rivals(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, labels: Labels, extra: Floats, detour: Floats
 ) -> Floats:
-    """Return, for each token t, the best score of all labelings whose label of t is not the given one.
+    """Return, for each token t, the best score of a labelling whose label at token t differs from the given label.
 
-    The scores are relative to the score of the given labels, and a labelling has an extra score for each token at which
-    it differs from them. The results are -inf if all other labels of a token are forbidden.
+    The score of the given labels is subtracted from the scores of other labelings. A labelling has an extra score for
+    each token whose label differs from the given label. The result for a token is -inf if all its other labels are
+    forbidden.
 
     labels : (N,), the given labels.
     extra : (N, L), the extra score of each label of a token; it must be 0 for the given label.
-    detour : (N,), the extra score of a token that has its given label while the token before it does not.
+    detour : (N,), the extra score of a token that has its given label, if the token before it has a different label.
     """
     batch = Batch.of(scores, transitions, chains)
     w, rival = batch.transitions[None] if batch.tied else batch.transitions, np.empty(chains.n_nodes)

@@ -1,7 +1,7 @@
 """Cover the edges of a pairwise graph by spanning forests, for tree-reweighted messages and mean fields.
 
 Arrays of scores or marginals have one column per label of every node, followed by one column per entry of every edge's
-table. Nodes and edges have the order of the graph. Docstrings of this module call these the columns of the cover.
+table. Nodes and edges have the order of the graph. Below, these columns are called the columns of the cover.
 """
 
 from __future__ import annotations
@@ -94,18 +94,20 @@ class Cover:
 
     @cached_property
     def message_starts(self) -> Ints:
-        """Return the index at which the message of each edge starts in the list of all messages.
+        """Return the position at which the message of each edge starts.
 
-        The shape is (E, 2): one column for messages into the first nodes of the E edges, one for the second nodes.
+        The messages into the first nodes of the E edges are one list, and the messages into the second nodes are
+        another list. The result has the shape (E, 2), with one column per list.
         """
         sizes = self.graph.cards[self.edge_nodes]
         return np.cumsum(sizes, axis=0) - sizes
 
     @cached_property
     def message_entries(self) -> tuple[Ints, Ints]:
-        """Return, for each entry of the edges' tables, the index of the message entry for the same label.
+        """Return, for each entry of the edges' tables, the positions of its two labels in the lists of messages.
 
-        The first array is for messages into the first nodes of the edges, the second array for the second nodes.
+        The first array has the positions of the first nodes' labels in the messages into the first nodes. The second
+        array has the positions of the second nodes' labels in the messages into the second nodes.
         """
         edge = np.repeat(np.arange(len(self.edge_sizes)), self.edge_sizes)
         entry, width = _ranges(np.zeros_like(self.edge_sizes), self.edge_sizes), self.graph.cards[self.edge_nodes[:, 1]]
@@ -114,14 +116,14 @@ class Cover:
 
     @cached_property
     def message_nodes(self) -> list[Ints]:
-        """Return, for each entry of the messages, the column of the node label that it refers to.
+        """Return, for each entry of the messages into a node, the column of the cover for the same label of the node.
 
         The first array is for messages into the first nodes of the edges, the second array for the second nodes.
         """
         return [_ranges(self.graph.node_starts[v], self.graph.cards[v]) for v in self.edge_nodes.T]
 
     def spread(self, tables: Floats) -> tuple[Floats, Floats]:
-        """Split the tables of a graph into node scores and edge scores; the tables of the same node are added."""
+        """Split the tables of a graph into node scores and edge scores; tables of the same node are added up."""
         is_node = self.entries < self.n_node_entries
         nodes = np.zeros((len(tables), self.n_node_entries))
         np.add.at(nodes.T, self.entries[is_node], tables[:, is_node].T)
@@ -158,7 +160,7 @@ def _forest_graph(graph: Graph, edge_nodes: Ints) -> Graph:
 
 
 def _runs(rows: Array) -> Iterator[tuple[int, int]]:
-    """Yield (first index, index after the last) for each group of equal consecutive rows."""
+    """Yield the pair (first index, index after the last) of each group of equal consecutive rows."""
     cuts = np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1
     return itertools.pairwise([0, *cuts.tolist(), len(rows)])
 
@@ -166,7 +168,7 @@ def _runs(rows: Array) -> Iterator[tuple[int, int]]:
 def _forests(n_nodes: int, edges: Ints) -> list[Ints]:
     """Return spanning forests that together contain all edges; each forest is an array of edge indices.
 
-    Each forest prefers the edges that are in the fewest earlier forests.
+    The edges of a forest are chosen one by one, first those that are in the fewest of the forests chosen so far.
     """
     from scipy.cluster.hierarchy import DisjointSet
 

@@ -58,7 +58,7 @@ class Gibbs:
     """Inference by Gibbs sampling; a sweep draws a new label for every node.
 
     n_draws : the number of sweeps that estimates use.
-    burn_in : the number of earlier sweeps, whose labels are discarded.
+    burn_in : the number of sweeps that are run first, and whose labels are discarded.
     seed : the seed of the random numbers.
     """
 

@@ -23,7 +23,7 @@ class Curvature(Protocol):
     """Protocol of objects that compute derivatives of the marginals at given tables."""
 
     def tangents(self, direction: Floats, n_threads: int) -> Floats:
-        """Return the derivatives of the marginals, in the shape of the tables, if these change along `direction`."""
+        """Return the derivatives of the marginals along `direction`; both have the shape of the tables."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,8 +50,8 @@ GROUP = 2048
 def candidate_rows(chains: Chains, D: int) -> Ints:
     """Return, for each token, the row of the candidate segment that consists of this token alone.
 
-    Candidates are all segments of up to D tokens: those that start at the first token, by their length, then those that
-    start at the second token, and so on. The last entry is the number of all candidates.
+    Candidates are all segments of up to D tokens, sorted by their first token and then by their length. The result has
+    an additional entry at its end, the number of all candidates.
     """
     left = np.repeat(chains.offsets[1:], chains.lengths) - np.arange(chains.n_nodes)
     return np.concatenate(([0], np.cumsum(np.minimum(left, D))))
@@ -83,7 +83,7 @@ class SegmentScores:
 
     @cached_property
     def order(self) -> Chains:
-        """Return the sequences to which the tokens belong."""
+        """Return `chains`, or all tokens as one sequence if `chains` is None."""
         return Chains.from_lengths([len(self.tokens)]) if self.chains is None else self.chains
 
     def move(self, direction: SegmentScores, step: float) -> SegmentScores:
@@ -173,7 +173,7 @@ class SegmentMoments:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """The observed segments of all sequences: their labels, first tokens, and the tokens after the last ones."""
+    """The observed segments of all sequences: their labels, their first tokens, and the tokens after their ends."""
 
     labels: Ints
     starts: Ints
@@ -185,7 +185,7 @@ class Observed:
         return self.ends - self.starts
 
     def moments(self, scores: SegmentScores, weights: Floats | None = None) -> SegmentMoments:
-        """Return the moments of these segmentations; their log-partitions are their scores.
+        """Return moments with the counts of these segments; the log-partition of a sequence is the segments' score.
 
         weights : the weight of each sequence in moments that are sums over sequences; None means 1.
         """
@@ -250,7 +250,7 @@ class SegmentMessages:
         return messages
 
     def run(self, function: Any) -> list[Any]:
-        """Call function(low, high) in threads, for groups of sequences from `low` to `high` - 1; return the results."""
+        """Call `function(low, high)` in threads for groups of the sequences `low` to `high` - 1; return the results."""
         return LocalEngine(self.n_threads).map(lambda group: function(*group), list(self.scores.order.runs(GROUP)))
 
     @cached_property
@@ -296,8 +296,9 @@ class SegmentMessages:
     def tangent(self, direction: SegmentScores) -> SegmentMoments:
         """Return the derivatives of the log-partitions and of all marginals if the scores move along a direction.
 
-        The marginals are the gradient of the log-partition, so that this is a product with its Hessian. `direction`
-        must have finite entries, and None where the scores have None.
+        The marginals are the gradient of the log-partition, so their derivatives are the product of its Hessian and
+        `direction`. The entries of `direction` must be finite. Arrays that are None in the scores must also be None in
+        `direction`.
         """
         x, offsets, L = self.scores.arrays, self.scores.order.offsets, self.scores.tokens.shape[1]
         tail = np.zeros(L) if direction.tail is None else direction.tail
@@ -317,7 +318,7 @@ class SegmentMessages:
         return derivatives
 
     def log_probabilities(self, labels: Ints, starts: Ints, ends: Ints) -> Floats:
-        """Return the log-probabilities of segments with the given labels, first tokens, and tokens after the last ones.
+        """Return the log-probabilities of segments with the given labels, first tokens, and tokens after their ends.
 
         Tokens are counted over all sequences; no segment may cross the end of a sequence.
         """

@@ -45,9 +45,9 @@ class ChainMoments:
 
     log_partition : (m,) float64, one number per sequence.
     nodes : (N, L), the node marginals p(y_t = j), one row per token.
-    edges : the edge marginals p(y_{t-1} = i, y_t = j). If all tokens share their transitions, they are summed over
-        tokens, (L, L) float64; otherwise there is one matrix per token, (N, L, L), which is zero at first tokens. In
-        both cases, this is the gradient of sum(log_partition) with respect to the transitions.
+    edges : the edge marginals p(y_{t-1} = i, y_t = j). If all tokens share their transitions, `edges` is the sum
+        over tokens, (L, L) float64; otherwise it has one matrix per token, (N, L, L), which is zero at first tokens. In
+        both cases, `edges` is the gradient of sum(log_partition) with respect to the transitions.
     """
 
     log_partition: Floats

@@ -18,7 +18,10 @@ TABLE, SIZE, PARENT, SEPARATOR_SIZE, UP, DOWN, SAMPLE = range(7)
 
 @compiled
 def copy(source, target):
-    """Copy an array to the start of another; Numba compiles the assignment of an array to a slice for seconds."""
+    """Copy an array to the start of another array.
+
+    A loop is used because Numba takes seconds to compile the assignment of an array to a slice.
+    """
     for k in range(len(source)):
         target[k] = source[k]
 

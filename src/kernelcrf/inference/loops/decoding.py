@@ -103,11 +103,11 @@ def viterbi(scores, w, tied, offsets, back, labels, best):
 
 @compiled
 def merge(values, into, heads, out, came):
-    """Write the k largest numbers of the sorted lists values[i] + into[i] into `out`; return how many are finite.
+    """Merge sorted lists: write the k largest numbers of all lists to `out`, and return how many of them are finite.
 
-    values, into : `values` has one sorted list of k numbers per row i; into[i] is added to all numbers of this list.
+    values, into : list i consists of the k numbers values[i] + into[i], the largest first.
     heads : working memory, one entry per list.
-    came : output, which says where each number comes from: it is i * k + (position in list i).
+    came : output. If out[r] comes from position p of list i, came[r] is i * k + p.
     """
     n_labels, k = values.shape
     heads[:] = 0

@@ -14,7 +14,7 @@ from kernelcrf.engines.compiled import compiled
 
 @compiled
 def conditional(v, label, card, tables, chosen, starts, uses, p):
-    """Write the probabilities of the labels of node v, given the labels of all other nodes, into p.
+    """Write the probabilities of the labels of node v, given the labels of all other nodes, into `p`.
 
     Return the log-sum-exp of the scores of these labels, which is -inf if all of them are forbidden.
     """

@@ -1,6 +1,7 @@
 """Compiled loops of `inference.scaled`, which explains the arrays and formulas.
 
-The row of an array with one row is `only`, because Numba compiles a loop again for each literal argument.
+In calls, the index 0 of an array with a single row is the variable `only`. With the literal 0 as an argument, Numba
+would compile the called loop again.
 """
 
 import numpy as np

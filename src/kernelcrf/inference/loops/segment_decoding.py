@@ -8,7 +8,10 @@ from kernelcrf.inference.loops.segments import most_tokens, segment_score
 
 @inlined
 def insert(scores, first, second, e, a, score, one, two):
-    """Insert a score, and two numbers with it, into the sorted list scores[e, a]; the last entry drops out."""
+    """Insert `score` into the sorted list scores[e, a] if it is larger than the last entry, which is dropped.
+
+    `one` and `two` are inserted into first[e, a] and second[e, a] at the same position.
+    """
     k = scores.shape[2]
     if score > scores[e, a, k - 1]:
         r = k - 1
@@ -24,12 +27,15 @@ def insert(scores, first, second, e, a, score, one, two):
 
 @compiled
 def k_best(x, A, A_start, A_rank, B, B_label, B_rank, G, G_start, G_rank):
-    """Write A[e, a], the scores of the k best segmentations that end at position e with label a.
+    """Write the scores of the k best segmentations, best first, and the links from which `trace` finds their segments.
 
-    B[b, a] are the scores of the best segmentations before a segment that starts at b with label a. G[e, a] are the
-    scores of those whose last segment has at least D tokens and may continue after e. All scores are -inf at first.
-    A_start and G_start are the starts of last segments; A_rank and G_rank are the ranks in B at these starts. B_label
-    is the label of the segment before b, and B_rank is its rank in A.
+    A[e, a] has the scores of segmentations that end at position e with label a. G[e, a] has the scores of those whose
+    last segment has at least D tokens, without the score `last`, because this segment may continue. B[b, a] has the
+    scores of segmentations that end at b, plus the step to a next segment with label a. All scores are -inf at first.
+
+    A_start and G_start contain the start of the last segment of each segmentation; A_rank and G_rank contain the rank
+    in B of the segmentation before this start. For each entry of B, B_label contains the label a' of the last segment
+    before b, and B_rank contains the rank of the segmentation in A[b, a'].
     """
     s, total, w, first, last, durations, tail, reach, _, g, rows = x
     T, L = s.shape
@@ -68,7 +74,10 @@ def k_best(x, A, A_start, A_rank, B, B_label, B_rank, G, G_start, G_rank):
 
 @compiled
 def trace(e, a, r, A_start, A_rank, B_label, B_rank, labels, bounds):
-    """Write the segments of a segmentation from right to left, given the rank r of its end; return their number."""
+    """Write the segments of one segmentation from right to left, and return their number.
+
+    The segmentation has rank r among those that end at position e with label a.
+    """
     n = 0
     while e > 0:
         labels[n], bounds[n] = a, e

@@ -12,7 +12,7 @@ from kernelcrf.inference.loops.segments import most_tokens, of_sequence, segment
 
 @compiled
 def direction_of(dx, offsets, i):
-    """Return the direction of sequence i, given the direction of all sequences, one after the other."""
+    """Return the part of `dx`, the direction of all sequences, that belongs to sequence i."""
     ds, dtotal, dw, dfirst, dlast, dd, dtail, dg = dx
     low, high = offsets[i], offsets[i + 1]
     return ds[low:high], dtotal[low + i : high + i + 1], dw, dfirst[low:high], dlast[low:high], dd, dtail, dg

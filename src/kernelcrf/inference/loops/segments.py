@@ -1,11 +1,11 @@
 """Compiled loops of `inference.segments`, which explains the arrays and formulas.
 
-Arrays have one row per position between tokens, 0 to T, or per token, and one column per label. The scores of one
+Arrays have one column per label, and one row per token or per position between tokens (0 to T). The scores of one
 sequence are a tuple `x` of the arrays s, total, w, first, last, durations, tail, reach, ahead, g and rows:
 
 total : the sums of the scores s of the tokens before each position.
 reach, ahead : the largest length of a segment that ends, or starts, at a position; empty if there is no such limit.
-g : the scores of candidate segments; the segment of d tokens from token b has row rows[b] + d - 1. It may be empty.
+g : the scores of candidate segments; the segment of d tokens from token b has row rows[b] + d - 1. `g` may be empty.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def log_times(matrix, k, x, row):
 
 @inlined
 def scaled_steps(w):
-    """Return exp(w - top) and top, the largest entry of w, or 0 if all entries are -inf."""
+    """Return exp(w - top) and `top`, where `top` is the largest entry of w, or 0 if all entries are -inf."""
     top = -np.inf
     for a in range(w.shape[0]):
         for b in range(w.shape[1]):
@@ -51,7 +51,7 @@ def scaled_steps(w):
 
 @inlined
 def scale_row(x, row, scaled):
-    """Write exp(x[row] - top) to `scaled`, and return top, the largest entry of the row, or 0 if all are -inf."""
+    """Write exp(x[row] - top) to `scaled`; return `top`, the largest entry of the row, or 0 if all entries are -inf."""
     top = -np.inf
     for i in range(x.shape[1]):
         top = max(top, x[row, i])
@@ -87,7 +87,7 @@ def segment_score(g, rows, b, d, a):
 
 @compiled
 def of_sequence(x, offsets, i):
-    """Return the scores of sequence i, given the scores of all sequences, one after the other."""
+    """Return the part of `x`, the scores of all sequences, that belongs to sequence i."""
     s, total, w, first, last, durations, tail, reach, ahead, g, rows = x
     low, high = offsets[i], offsets[i + 1]
     return (
@@ -108,7 +108,7 @@ def prefix_sums(s, offsets, total):
 
 @compiled
 def limits(continues, offsets, reach, ahead):
-    """Write the largest lengths of segments that end, or start, at each position of each sequence.
+    """Write the largest length of a segment that ends (`reach`) or starts (`ahead`) at each position of each sequence.
 
     continues : whether a token may belong to the same segment as the token before it.
     """

@@ -1,10 +1,10 @@
 """Compiled loops for sums of exponentials over the durations of segments, with few exponentials.
 
-The sum over durations d of exp(x_{m-d} + y_d) is taken for every position m. The numbers x are stored as
+The sum over durations d of exp(x_{m-d} + y_d) is computed for every position m. The numbers x are stored as
 exp(x - c), with one constant c per block of positions, and the numbers y in the same way. A block ends if it has
 SIZE entries, or if a number differs from c by more than SPREAD, so that no product underflows or overflows. Within a
 pair of blocks, the sum needs only products. The blocks of x are a tuple of four arrays with one row per label:
-exp(x - c), the number of the block of each position, and the first position and the constant c of each block.
+exp(x - c), the index of the block of each position, the first position of each block, and the c of each block.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def empty_blocks(n_labels, n):
 
 @inlined
 def push(a, at, value, x):
-    """Store the number at position `at` of label a in the blocks x, after the numbers before it."""
+    """Store `value` at position `at` of label a in the blocks x; all earlier positions must have been stored."""
     scaled, block, starts, constants = x
     n = block[a, at - 1] if at > 0 else -1
     far = value > -np.inf and n >= 0 and abs(value - constants[a, n]) > SPREAD
@@ -45,7 +45,7 @@ def push_all(values, x):
 
 @inlined
 def piece_start(a, at, m, low, x, y):
-    """Return the first p >= low that shares its block of x with `at`, and whose m - p shares its block of y."""
+    """Return the smallest p >= low such that x_p to x_at are in one block, and y_{m-p} to y_{m-at} are in one block."""
     _, block, starts, _ = x
     _, y_block, y_starts, _ = y
     n, D = y_block[a, m - at - 1] + 1, y_block.shape[1]
