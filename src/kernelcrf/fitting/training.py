@@ -27,14 +27,14 @@ DIAGONAL = "diagonal"
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The options of training beyond a single fit.
+    """Options of training besides the settings of a single fit.
 
     by_evidence : for each C that is chosen by the evidence, the names of the terms that share it.
     by_held_out : for each C that is chosen on held-out samples before the fit, the names of the terms that share it.
-    comparison : what is compared on held-out samples besides values of C.
+    comparison : the kernels and the metric that are compared on held-out samples, besides values of C.
     kernel_terms : names of the terms that share one kernel, if its hyperparameters are chosen by the evidence; else
         empty.
-    n_restarts : number of further searches for hyperparameters after the first.
+    n_restarts : the number of searches for hyperparameters in addition to the first search.
     laplace : whether the posterior of the weights is kept; "diagonal" for a posterior of independent weights.
     checkpoint : the file in which the fit is saved while it runs, or None.
     structure : settings of a structure search, or None for no search.
@@ -52,8 +52,9 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A fit, its evidence and posterior if they were computed, and the searches if there were some.
+    """The result of training.
 
+    laplace : the evidence and, if it was requested, the posterior of the weights; None if neither was computed.
     search : the structure search, or None.
     held_out : the search for C, and for the kernel, on held-out samples, or None.
     """
@@ -65,7 +66,7 @@ class Trained:
 
 
 def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None = None) -> Trained:
-    """Fit a problem with the options of `plan`, starting from the feature maps and weights of `start`, if any."""
+    """Fit a problem with the options of `plan`; if `start` is given, start from its feature maps and weights."""
     outcome: Search | None = None
     held_out: HeldOutSearch | None = None
     if plan.by_held_out:
@@ -95,7 +96,10 @@ def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None 
 
 
 def _with_choices(problem: Problem, fitted: Fit, plan: Plan) -> Problem:
-    """Return the problem with all terms, also absent ones, with the C and the kernel that the evidence has chosen."""
+    """Return `problem` with each C and the kernel that the evidence has chosen in `fitted`.
+
+    Terms of `problem` that `fitted` leaves out get the same values as the terms with which they share C or the kernel.
+    """
     chosen = {term.name: term for term in fitted.problem.terms}
     for names in plan.by_evidence:
         for name in chosen.keys() & set(names):
@@ -108,7 +112,7 @@ def _with_choices(problem: Problem, fitted: Fit, plan: Plan) -> Problem:
 def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> tuple[Fit, Laplace | None]:
     """Refit with the C and the kernel that maximise the evidence; warn if the search does not converge.
 
-    Return the fit, and its Laplace approximation if the search has computed it, otherwise None.
+    Return a pair: the new fit, and its Laplace approximation, or None if the search has not computed it.
     """
     present = {term.name for term in fitted.layout.terms}
     groups = [present & set(group) for group in plan.by_evidence if present & set(group)]

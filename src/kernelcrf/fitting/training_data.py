@@ -1,4 +1,4 @@
-"""Read labelled sequences for a fit: inputs, labels, weights, constraints and base scores, by their readers."""
+"""Read labelled sequences for a fit: their inputs, labels, weights, constraints and base scores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TrainingData:
     labels : the reader of labels.
     legal : constraints on labellings, or None.
     data : the labelled sequences.
-    by_scale : a function that returns the value of gamma="scale" for the inputs of a given name.
+    by_scale : a function from the name of an input to the value of gamma="scale" for this input.
     n_tokens : the number of tokens in this process.
     """
 
@@ -65,17 +65,18 @@ def read_training_data(
 ) -> TrainingData:
     """Read the sequences X and their labels y, and leave out sequences of weight 0.
 
-    inputs : the entry and the columns that each input reads, as for `InputsReader.fit`; None if there is one input
-        without a name.
-    earlier : for a warm start, the readers of inputs and labels of the earlier fit; else None. The reader of inputs
-        may grow by new feature names.
-    read_tokens, fit_labels, extend_labels : functions that return the labels of all tokens in y, the reader of these
-        labels, and an earlier reader of labels that also knows these labels.
-    prior : the readers of the earlier model that is the prior, or None; new names and labels are added to them. With a
-        prior, the result may have no token.
-    base_scores : scores that are added and not learned, as `read_base_scores` reads them.
+    inputs : for the name of each input, the entry and the columns that it reads, as for `InputsReader.fit`; None if
+        there is one input without a name.
+    earlier : for a warm start, the readers of inputs and of labels that an earlier fit has used, otherwise None. New
+        feature names are added to the reader of inputs.
+    read_tokens : a function that returns the labels of all tokens in y.
+    fit_labels : a function that makes a reader of labels from these labels.
+    extend_labels : a function that adds these labels to a reader of labels.
+    prior : the readers of inputs and of labels of the model that is the prior, or None. New feature names and labels
+        are added to these readers. With a prior, the sequences may have no tokens.
+    base_scores : fixed scores, which are added to the learned scores; `read_base_scores` reads them.
     owner : the name of the estimator, for error messages.
-    learns_names : whether new feature names are added to the reader of an earlier model.
+    learns_names : whether new feature names are added to the readers of `earlier` or `prior`.
     groups : the group of each sequence, or None; sequences of a group are held out together.
     """
 

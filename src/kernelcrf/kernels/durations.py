@@ -106,6 +106,7 @@ class DurationKernel(LabelMap):
         if (factor is None) == config["smooth"]:
             raise ValueError(
                 f"the kernel of durations has smooth={config['smooth']!r} and {'no' if factor is None else 'a'} "
-                "factor: expected a factor if and only if smooth is true"
+                "factor: expected a factor if and only if smooth is true; the model file may be damaged: use another "
+                "copy of it"
             )
         return cls(config["longest"], config["L"], config["smooth"], factor)

@@ -1,4 +1,4 @@
-"""Compute the parts of kernel formulas besides inner products: powers for `poly`, rows of length 1 for `cosine`."""
+"""Compute powers of inner products for the kernel `poly`, and scale rows to length 1 for the kernel `cosine`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .rbf import ELEMENTWISE_ROWS, squared_norms
 
 
 def raise_to_power(K: Array, gamma: float, form: Polynomial) -> None:
-    """Replace each entry K of the matrix by (gamma K + coef0)^degree, with the degree and coef0 of `form`."""
+    """Replace each entry v of the matrix K by (gamma v + coef0)^degree, with the degree and coef0 of `form`."""
     for start in range(0, len(K), ELEMENTWISE_ROWS):
         block = K[start : start + ELEMENTWISE_ROWS]
         block *= gamma

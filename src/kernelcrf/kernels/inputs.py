@@ -134,7 +134,7 @@ class InputKernel:
     def against(self, Y: Inputs, dtype: DType) -> Callable[[Inputs, Array], object]:
         """Return a function (X, out) that writes `gram(X, Y)` into `out`.
 
-        If there are many matrices X, this function is faster than `gram`. Each X must have the given dtype.
+        If there are many matrices X, this function is faster than `gram`. Each X must have the dtype `dtype`.
         """
         Y = as_inputs(Y, "Y")
         if self._named is not NAMED["rbf"] or is_sparse(Y) or not Y.size:
@@ -159,8 +159,8 @@ class InputKernel:
 
         The bounds have one row (low, high) per hyperparameter. A Gaussian process kernel defines its hyperparameters
         and bounds itself. A kernel chosen by name has gamma as its only hyperparameter, with the bounds
-        gamma / GAMMA_RANGE and gamma * GAMMA_RANGE. Callables have none, and neither have kernels without gamma or with
-        gamma=None.
+        gamma / GAMMA_RANGE and gamma * GAMMA_RANGE. Callables, and kernels without gamma or with
+        gamma=None, have no hyperparameters.
         """
         if is_process_kernel(self.kernel):
             theta = np.asarray(self.kernel.theta, np.float64)
@@ -240,7 +240,10 @@ class InputKernel:
 
 
 def polynomial_of_0_1(kernel: str, config: Config) -> str | Polynomial:
-    """Return the kernel with a stored name; in files of version 0.1, `config` has degree and coef0 of "poly"."""
+    """Return the name `kernel` of a stored kernel, or a `Polynomial` if its degree and coef0 are not the defaults.
+
+    Files of version 0.1 store degree and coef0 in `config`, beside the name of the kernel.
+    """
     if kernel not in POLYNOMIALS:
         return kernel
     form = Polynomial(config.get("degree", 3), config.get("coef0", 1.0))
@@ -288,6 +291,6 @@ def _build(value: UserData) -> UserData:
     if not (isinstance(kind, type) and issubclass(kind, gp.Kernel)):
         raise ValueError(
             f"the stored kernel has the class {value['class']!r}: expected Polynomial, or a class of "
-            "sklearn.gaussian_process.kernels"
+            "sklearn.gaussian_process.kernels; the model file may be damaged: use another copy of it"
         )
     return kind(**{name: _build(parameter) for name, parameter in value["parameters"].items()})

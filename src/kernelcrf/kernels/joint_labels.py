@@ -179,7 +179,7 @@ def interactions(*cards: int) -> Product:
     """Return a kernel of joint labels for pure interactions, as in an analysis of variance.
 
     With this kernel, the sum of the scores over the labels of any single node is zero. Scores therefore contain no
-    effects of single nodes, nor of any smaller set of nodes.
+    effect that depends on only some of the nodes.
 
     cards : the number of labels of each node.
     """
@@ -197,7 +197,7 @@ LABEL_KERNELS: dict[str, type[LabelMap]] = {
 
 
 def label_kernels_to_config(kernels: Iterable[LabelMap]) -> tuple[list[Config], list[int]]:
-    """Return the different label kernels as dicts for JSON, and for each kernel the index of its dict.
+    """Return a pair: the distinct label kernels as dicts for JSON, and for each kernel the index of its dict.
 
     Each kernel is stored once, because many terms may have the same kernel or products of the same factors, and a
     kernel may be a large matrix. A product is stored as the indices of its factors, which come before it in the list.
@@ -230,12 +230,15 @@ def label_kernels_from_config(configs: Iterable[Config]) -> list[LabelMap]:
     for config in configs:
         if config["kind"] not in LABEL_KERNELS:
             expected = ", ".join(LABEL_KERNELS)
-            raise ValueError(f"the label kernel has kind={shown(config['kind'])}: expected one of {expected}")
+            raise ValueError(
+                f"the label kernel has kind={shown(config['kind'])}: expected one of {expected}; the model file may be "
+                "damaged: use another copy of it"
+            )
         indices = config.get("factors", [])
         if not all(type(i) is int and 0 <= i < len(kernels) for i in indices):
             raise ValueError(
                 f"a product of label kernels has the factors {shown(indices)}: expected indices of "
-                "kernels that come earlier in the list"
+                "kernels that come earlier in the list; the model file may be damaged: use another copy of it"
             )
         kernels.append(LABEL_KERNELS[config["kind"]].from_config(config, tuple(kernels[i] for i in indices)))
     return kernels

@@ -86,12 +86,12 @@ class LabelMap(ABC):
 
     @abstractmethod
     def to_config(self) -> Config:
-        """Return the kernel without its factors as a dict for JSON, which `from_config` reads."""
+        """Return the kernel as a dict for JSON, which `from_config` reads; the dict does not contain `factors`."""
 
     @classmethod
     @abstractmethod
     def from_config(cls, config: Config, factors: tuple[LabelMap, ...] = ()) -> LabelMap:
-        """Return the kernel that `to_config` converted to the dict `config`, given its factors."""
+        """Return the kernel that `to_config` converted to the dict `config`; `factors` must be those of the kernel."""
 
 
 @dataclass(frozen=True, eq=False)

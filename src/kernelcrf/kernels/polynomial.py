@@ -1,4 +1,4 @@
-"""Polynomial: the polynomial kernel with a degree and a constant of your choice."""
+"""Define `Polynomial`, the polynomial kernel with any degree and any constant term."""
 
 from __future__ import annotations
 

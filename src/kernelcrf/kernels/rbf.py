@@ -7,7 +7,7 @@ For dense inputs, the exponent is an inner product of two extended vectors, wher
 Subtracting c does not change the kernel, but avoids cancellation if all inputs have a common offset. For sparse inputs,
 nothing is subtracted, so that c = 0. The rounding error of the exponent is about `eps gamma max |x-c|^2`, where eps is
 the precision. If the error exceeds 1e-5 in float32, the matrix is computed in float64. If it exceeds 1e-11 in float64,
-the distances are computed pair by pair. The limit is so small because `kernelcrf.basis` amplifies the rounding errors
+the distances are computed pair by pair. This limit is so small because `kernelcrf.basis` amplifies the rounding errors
 of the kernel when it divides by pivots. Sparse inputs that are too large to be converted to dense arrays have the limit
 1e-5, also in float64. Beyond this limit, an error is raised.
 """
@@ -96,7 +96,7 @@ def _is_too_coarse(out: Array, x: Array, y: Array, most: float) -> bool:
 
 
 def _fill_finer(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
-    """Write the Gram matrix into `out`: by float64 if `out` is float32, otherwise from the distances of pairs."""
+    """Write the Gram matrix into `out`, computed in float64 if `out` is float32, and otherwise pair by pair."""
     if out.dtype == np.float32:
         Y, fill = Y.astype(np.float64), fill_rbf
     else:

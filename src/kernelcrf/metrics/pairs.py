@@ -35,7 +35,7 @@ class Pairs:
     sample_weight: Floats | None
 
     def repeat_weight(self, counts: Sequence[int]) -> Floats | None:
-        """Return the weights of all sequences, with weight i repeated `counts[i]` times; return None if all are 1."""
+        """Return the weights of all sequences, with weight i repeated `counts[i]` times, or None if all are 1."""
         return None if self.sample_weight is None else np.repeat(self.sample_weight, counts)
 
     def flat(self) -> tuple[list[Hashable], list[Any], Floats | None]:
@@ -54,7 +54,7 @@ def pair(
     """Check true labels and predictions, and drop tokens without a true label.
 
     name : the name of the argument with the predictions, which error messages show.
-    classes : labels that may be true; -1 is not missing if it is one of them.
+    classes : the possible true labels; if -1 is one of them, it does not stand for a missing label.
     """
     y_true, y_pred = read_list(y_true, "y_true", SEQUENCES), read_list(y_pred, name, SEQUENCES)
     if len(y_true) != len(y_pred):
@@ -88,7 +88,7 @@ def pair(
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """True and predicted labels as integers; the dict `code` maps each label to its integer, in sorted order."""
+    """True and predicted labels as integers; the dict `code` maps each label to its index among the sorted labels."""
 
     code: dict[Hashable, int]
     true: list[int]

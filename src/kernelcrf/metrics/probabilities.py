@@ -101,8 +101,9 @@ class Reliability:
     is its probability.
 
     weight : the sum of the weights of the tokens in each bin, or the number of spans.
-    confidence, accuracy : the weighted mean of the confidence in each bin, and the weighted fraction of its tokens
-        whose most probable label is correct (or of its correct spans); NaN for an empty bin.
+    confidence : the weighted mean of the confidence in each bin; NaN for an empty bin.
+    accuracy : the weighted fraction of the tokens in each bin whose most probable label is correct, or the fraction of
+        correct spans; NaN for an empty bin.
 
     Examples
     --------
@@ -155,9 +156,9 @@ def reliability(
 def span_reliability(
     y_true: UserData, y_spans: UserData, *, scheme: str | None = None, n_bins: int = 15
 ) -> Reliability:
-    """Return the share of right spans and their mean probability in each bin, for a reliability diagram of spans.
+    """Return the fraction of correct spans and the mean probability of spans in each bin, for a reliability diagram.
 
-    Spans are divided by their probability into `n_bins` bins of equal width. A span is right if the true labels have
+    Spans are divided by their probability into `n_bins` bins of equal width. A span is correct if the true labels have
     a span with the same start, end and label.
 
     y_spans : the predicted spans, as `ChainDistribution.spans` returns them.
