@@ -107,8 +107,9 @@ class Objective:
     layout : the terms of the model, and the positions of their weights in theta.
     partitions : the parts of the training data.
     engine : computes sums over the partitions in parallel.
-    spectra : the eigenvalues and eigenvectors of F' diag(omega) F that preconditioners have computed, by the features F
-        of all partitions. They depend on the data alone, so that objectives with other layouts share them.
+    spectra : the eigenvalues and eigenvectors of F' diag(omega) F that preconditioners have computed. The keys identify
+        the features F of all partitions. The values depend on the data alone, so that objectives with other layouts
+        share them.
     """
 
     layout: Layout

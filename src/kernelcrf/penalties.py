@@ -5,9 +5,9 @@ over all b in a convex set B that contains 0. Norms are such functions:
 
     penalty(theta) = lam/2 |theta|^2 + R(theta).
 
-Solvers and certificates need only R and S(v) = v - (the point of B nearest to v), which moves v towards 0. Let g be the
-gradient of the loss at theta. The conjugate, the weights that attain it, and the gap of Lemma 9 that the term
-contributes are
+Solvers and certificates need only R and the function S(v) = v - (the point of B nearest to v), which moves v towards 0.
+Let g be the gradient of the loss at theta. The conjugate, the weights that attain it, and the share of the term in the
+gap of Lemma 9 are
 
     max over theta of <v, theta> - penalty(theta) = |S(v)|^2 / (2 lam),      attained at theta = S(v) / lam,
     gap = 1/(2 lam) |lam theta + S(g)|^2 + [<theta, g - S(g)> + R(theta)].
@@ -16,8 +16,8 @@ Neither part of the gap is negative. For R = 0, it is |g + lam theta|^2 / (2 lam
 class with R (`extra`), its gradient (`slope`) and S (`shrink`).
 
 An earlier model may determine the prior instead (`EarlierGaussian`). Weight i of a term then has a prior mean mu_i, its
-value in the earlier model, and a precision lam_i = 1/C + information_i, where the information is what earlier data say
-about the weight. The negative log prior and the gap, with the gradient g of the whole objective, are
+value in the earlier model, and a precision lam_i = 1/C + information_i, where information_i is the precision that
+earlier data add. The negative log prior and the gap, with the gradient g of the whole objective, are
 
     sum_i lam_i/2 (theta_i - mu_i)^2,      sum_i g_i^2 / (2 lam_i).
 
@@ -47,9 +47,10 @@ SMALL_SQUARE, LARGE_SQUARE = 1e-200, 1e200
 
 
 class Block(Protocol):
-    """Protocol of a term as penalties see it: its prior variance, and the shape of its weights.
+    """Protocol with the properties of a term that penalties use, such as its prior variance.
 
-    pairs : the pairs of a feature and a label that have a weight, or None if the weights are a matrix `shape`.
+    pairs : the pairs of a feature and a label that have a weight; None if all pairs have a weight, so that the weights
+        are a matrix of the shape `shape`.
     """
 
     @property
@@ -66,7 +67,7 @@ class Block(Protocol):
 
     @property
     def pairs(self) -> Pairs | None:
-        """Return the pairs of a feature and a label that have a weight, or None."""
+        """Return the pairs of a feature and a label that have a weight, or None if all pairs have a weight."""
 
     @property
     def has_inputs(self) -> bool:
@@ -170,12 +171,15 @@ class Penalty(ABC):
 
     @property
     def required(self) -> Ints | None:
-        """Return the weights that a term must have, as indices into the matrix of all weights, or None."""
+        """Return the weights that a term must have, as indices into the matrix of all weights.
+
+        Return None if the term may lack any weight.
+        """
         return None
 
     @property
     def arrays(self) -> list[Array]:
-        """Return the arrays that determine the penalty besides its configuration."""
+        """Return the arrays on which the penalty depends; the result of `to_config` does not contain them."""
         return []
 
     def to_config(self) -> dict[str, Any]:
@@ -185,7 +189,7 @@ class Penalty(ABC):
 
 @dataclass(frozen=True)
 class Gaussian(Penalty):
-    """The Gaussian penalty |theta|^2 / (2 C) without a further part, so that R = 0.
+    """The Gaussian penalty |theta|^2 / (2 C), for which R = 0.
 
     Examples
     --------
@@ -242,9 +246,9 @@ class GroupLasso(Penalty):
     transitions, have no groups.
 
     l1 : the factor of the penalty.
-    groups : "features" makes a group of the weights of each feature, for all labels, so that features are left out; it
-        needs linear kernels. "input" makes one group of all weights of an input, whatever its kernel, so that whole
-        inputs are left out.
+    groups : "features" or "input". With "features", the weights of one feature for all labels are a group, so that
+        whole features are left out; this needs linear kernels. With "input", all weights of one input are a group, so
+        that whole inputs are left out; this works with all kernels.
 
     S(v_group) = v_group max(1 - l1 sqrt(m) / |v_group|, 0).
 
@@ -264,7 +268,10 @@ class GroupLasso(Penalty):
 
     @property
     def of_coordinates(self) -> bool:  # type: ignore[override]
-        """Return whether each group is a feature, which has a meaning only if the features are the user's columns."""
+        """Return whether each group has the weights of one feature.
+
+        Such groups have a meaning only for linear kernels, whose features are the columns of the user's inputs.
+        """
         return self.groups == "features"
 
     def __post_init__(self) -> None:
@@ -313,9 +320,9 @@ class GroupLasso(Penalty):
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """The information that earlier data give about the weights of an earlier model, as one matrix for all weights.
+    """The precision that earlier data add to the prior of all weights together, as a matrix B B'.
 
-    root : a matrix B with one row per weight; B B' is added to the matrix of prior precisions 1 / C.
+    root : the matrix B, with one row per weight. B B' is added to the diagonal matrix of prior precisions 1 / C.
     """
 
     root: Floats
@@ -327,11 +334,11 @@ class EarlierGaussian(Penalty):
 
     places : the weights of the earlier model, as increasing indices into the matrix (n, rank of k_y), row by row. All
         other weights have the mean 0 and the precision 1 / C.
-    means : the prior mean of each of these weights.
-    information : what is added to the precision 1 / C of each of these weights, or None to add nothing.
-    joint, rows : the information about the weights of all terms together, and the row of each of these weights in the
-        matrix B B' of that information; its diagonal is `information`. Both are None if weights are independent under
-        the prior.
+    means : the prior mean of each weight of the earlier model.
+    information : the numbers that are added to the precisions 1 / C of these weights; None adds nothing.
+    joint, rows : the matrix B B' for the weights of all terms together, and the row of B for each weight of the earlier
+        model. The diagonal of B B' in these rows is `information`. Both are None if weights are independent under the
+        prior.
     """
 
     places: Ints
@@ -343,7 +350,7 @@ class EarlierGaussian(Penalty):
     is_smooth: ClassVar[bool] = True
 
     def select(self, rows: Ints, rank: int) -> EarlierGaussian:
-        """Return the prior of a term with fewer features; it has no joint information."""
+        """Return the prior of a term with fewer features, without the matrix `joint`."""
         features, column = np.divmod(self.places, rank)
         kept = np.isin(features, rows)
         places = np.searchsorted(rows, features[kept]) * rank + column[kept]
@@ -366,7 +373,7 @@ class EarlierGaussian(Penalty):
             if (places == term.size).any() or (term.pairs.places[places] != self.places).any():
                 raise ValueError(
                     "some pairs of a feature and a label have a weight in the earlier model, but not in the new "
-                    "term: expected a weight in the new term for each of these pairs"
+                    "term: expected a weight for each of these pairs. Add the pairs in `required` to the new term"
                 )
         return places
 
@@ -418,12 +425,12 @@ class EarlierGaussian(Penalty):
 class JointGaussian:
     """The matrix 1/C + B B' of prior precisions, for some weights of all terms together.
 
-    The information B B' of earlier data can be larger than 1/C by more than the precision of floating-point numbers.
-    The sum is therefore never formed.
+    The matrix B B' comes from earlier data. It can be so large that 1/C would be lost to rounding in the sum. The sum
+    is therefore never computed.
 
     indices : the indices of these weights in theta.
     root : the matrix B, one row per weight.
-    variances : the prior variance C of each weight of theta, without this information.
+    variances : the prior variance C of each weight of theta, without the matrix B B'.
     """
 
     indices: Ints
@@ -478,7 +485,7 @@ def penalty_from_config(config: Mapping[str, Any]) -> Penalty:
 
 
 def soft(v: Array, threshold: float) -> Array:
-    """Return the entries of v, moved towards zero by `threshold`; smaller entries become zero."""
+    """Return the entries of v, moved towards zero by `threshold`; entries that would change their sign become zero."""
     return np.maximum(v - threshold, 0.0) + np.minimum(v + threshold, 0.0)
 
 

@@ -214,7 +214,7 @@ ONE = StateWeights(np.array([0]), np.array([0]), np.array([1.0]))
         ({"state": ONE._replace(weights=np.array([np.nan]))}, "state.weights has values that are not finite"),
         ({"transitions": TransitionWeights([0], [0], [np.inf])}, "transitions.weights has values that are not finite"),
         ({"state": ONE._replace(weights=np.array(["1"]))}, "state.weights has values that are not finite"),
-        ({"state": ONE._replace(attributes=np.array([1]))}, "state.attributes .*: expected integers below 1"),
+        ({"state": ONE._replace(attributes=np.array([1]))}, "state.attributes .*: expected integers >= 0 and below 1"),
         ({"state": ONE._replace(labels=np.array([-1]))}, "state.labels has values that are not ids of names"),
         ({"transitions": TransitionWeights([0.0], [0], [1])}, "transitions.sources has values that are not ids"),
         (
@@ -356,7 +356,7 @@ def test_a_file_that_repeats_a_long_name_takes_little_memory():
     for i in range(n):
         hostile = hostile if i % 500 else changed(hostile, attributes + positions + 4 * i, FIRST_RECORD)
     tracemalloc.start()
-    with pytest.raises(ModelFileError, match="the list of attributes has wrong ids or lengths"):
+    with pytest.raises(ModelFileError, match="the list of attributes has ids other than 0 to"):
         read_model(hostile)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

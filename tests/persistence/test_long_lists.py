@@ -63,7 +63,7 @@ def test_what_may_be_long_is_not_in_the_tree():
     ("tree", "message"),
     [
         ({MARK: ["text", 3]}, "has only 2 left"),
-        ({MARK: ["text", 1]}, "tensors of long lists have too many entries"),
+        ({MARK: ["text", 1]}, "tensors of long lists have more entries than these lists"),
         ([{MARK: ["text", 2]}, {MARK: ["text", 2]}], "has only 0 left"),
         ({MARK: ["floats", 1]}, "has only 0 left"),
         ({MARK: ["text", 10**9, 0]}, "expected integers above 0"),
@@ -103,7 +103,7 @@ def test_texts_that_are_not_utf8_are_errors_when_they_are_read():
 @pytest.mark.parametrize("lengths", [[-1, 3], [1, 2], [2**62, 2**62], [3]])
 def test_lengths_that_do_not_fit_the_text_are_refused(lengths):
     arrays = {"config.text": np.frombuffer(b"ab", np.uint8), "config.lengths": np.array(lengths)}
-    with pytest.raises(ValueError, match=r"have another sum than the size of tensor 'config\.text'"):
+    with pytest.raises(ValueError, match=r"do not add up to the size of tensor 'config\.text'"):
         unpack({MARK: ["text", len(lengths)]}, arrays)
     arrays["config.lengths"] = np.array([1.0, 1.0])
     with pytest.raises(ValueError, match=r"'config\.lengths' has type float64"):

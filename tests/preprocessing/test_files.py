@@ -125,7 +125,7 @@ def test_an_imputer_of_rows_of_integers_or_with_an_empty_column_is_kept(path):
 @pytest.mark.parametrize(
     ("change_config", "change_arrays", "message"),
     [
-        (lambda own: own | {"dtype": "object"}, None, "for values of type 'object'"),
+        (lambda own: own | {"dtype": "object"}, None, "fitted to values of type 'object'"),
         (lambda own: own["parameters"].update(add_indicator=True) or own, None, "add_indicator=True"),
         (lambda own: own["parameters"].update(strategy="max") or own, None, "strategy='max'"),
         (lambda own: own["parameters"].update(missing_values=[1]) or own, None, r"missing_values is \[1\]"),

@@ -1,8 +1,8 @@
 """Scorers for the argument `scoring` of GridSearchCV: `scorer(estimator, X, y)` returns a number to maximise.
 
 A scorer of labels returns metric(y, estimator.predict(X)). A scorer of probabilities has a name that begins with neg_
-and returns - metric(y, estimator.predict_proba(X), estimator.classes_). A score of 0 / 0 is 0, without a warning:
-it is common in a search that a candidate predicts no span, or never predicts some label.
+and returns - metric(y, estimator.predict_proba(X), estimator.classes_). A score that would be 0 / 0 is 0, without a
+warning, because candidates of a search often predict no span, or never predict some label.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class NegativeLoss:
     This class is needed because scikit-learn's `make_scorer` does not support probabilities of sequences.
 
     metric : a metric of probabilities, such as `log_loss`.
-    sample_weight : whether, or under which name, scikit-learn's metadata routing passes weights to the scorer.
+    sample_weight : whether scikit-learn's metadata routing passes weights to the scorer. A string is the name of the
+        weights in calls such as `GridSearchCV.fit`.
     """
 
     metric: Callable[..., float]
@@ -44,7 +45,7 @@ class NegativeLoss:
     def set_score_request(self, *, sample_weight: bool | str | None) -> NegativeLoss:
         """Set whether scikit-learn's metadata routing passes `sample_weight` to the scorer.
 
-        A string means that the weights have this name in calls such as `GridSearchCV.fit`.
+        If `sample_weight` is a string, it is the name of the weights in calls such as `GridSearchCV.fit`.
         """
         self.sample_weight = sample_weight
         return self
@@ -76,7 +77,10 @@ SCORERS: Mapping[str, Scorer] = {
 
 
 def label_metric(scoring: str | Callable[..., float]) -> Callable[[UserData, UserData], float]:
-    """Return metric(y_true, y_pred) for the name of a scorer that reads labels; return functions unchanged."""
+    """Return the metric of the scorer called `scoring`, as a function metric(y_true, y_pred).
+
+    If `scoring` is a function, return it unchanged.
+    """
     if not isinstance(scoring, str):
         return scoring
     either(one_of(*METRICS), advice="a scorer of labels").check("scoring", scoring)

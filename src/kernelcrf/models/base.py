@@ -1,4 +1,4 @@
-"""The base class of fitted models, whose scores are sums of terms, and the form in which files store them."""
+"""Define the base class of fitted models, whose scores are sums of terms, and convert models to files and back."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class FittedModel:
     layout, theta : the terms, and the weights of all terms as one vector.
     maps : for each term that depends on inputs, the map from inputs to features.
     kernels : the kernels of the inputs; each key is the name of the estimator's parameter that sets the kernel.
-    specification : plain values that describe the settings of the fit. A later fit that starts from this model, or has
-        it as its prior, must have equal values.
+    specification : plain values that describe the settings of the fit. If a later fit starts from this model, or uses
+        this model as a prior, both must have the same specification.
     base : the names of the base scores of the fit, such as "tokens" and "steps"; predictions need the same ones.
     """
 
@@ -94,8 +94,8 @@ class FittedModel:
 
         The weights of new columns, and of new pairs of a feature and a label, start at 0.
 
-        n_columns : a function that returns the number of columns of an input, with new columns at the end; None if no
-            input has new columns.
+        n_columns : a function that returns the number of columns of an input. New columns come after all others. None
+            means that no input has new columns.
         """
         new, old = {term.name: term for term in terms}, self.layout.split(self.theta)
         maps: dict[str, FeatureMap] = {}
@@ -138,7 +138,10 @@ class FittedModel:
         return config, arrays
 
     def _without_zeros(self) -> tuple[Layout, Floats]:
-        """Return the layout and the weights without pairs whose weight is zero; with a posterior, keep all pairs."""
+        """Return the layout and the weights without pairs whose weight is zero.
+
+        If the model has a posterior, keep all pairs.
+        """
         if self.laplace is not None and self.laplace.posterior is not None:
             return self.layout, self.theta
         kept, weights = [], []
@@ -155,12 +158,12 @@ class FittedModel:
 
     @property
     def answer_bytes(self) -> int:
-        """Return the bytes of memory that a first prediction for one token or row needs besides the file's arrays."""
+        """Return the number of bytes that the first prediction for one token or row needs, without stored arrays."""
         raise NotImplementedError
 
     @classmethod
     def from_content(cls, config: Config, arrays: Arrays, budget: Budget) -> Self:
-        """Return the model of a file, as `from_arrays` does; raise if a small file describes a large model."""
+        """Return the model of a file, as `from_arrays` does; raise if it needs more memory than `budget` allows."""
         model = cls.from_arrays(config, arrays)
         budget.charge(f"the first prediction of this {config['estimator']}", model.answer_bytes)
         return model
@@ -185,12 +188,16 @@ class FittedModel:
             certificate = Certificate(np.nan, -np.inf, ROUNDED)
         C = read_number(config, "C", finite=not imported)
         if C <= 0:
-            raise ModelFileError(f"the model file has C={C:g}: expected a number above 0. Use another copy")
+            raise ModelFileError(
+                f"the model file has C={C:g}: expected a number above 0. The file may be damaged: use another copy of "
+                "it"
+            )
         # Without a specification, the estimator derives it from the parameters in the file.
         specification = config.get("specification", {})
         if not isinstance(specification, dict):
             raise ModelFileError(
-                f"the model file has specification={shown(specification)}: expected a JSON object. Use another copy"
+                f"the model file has specification={shown(specification)}: expected a JSON object. The file may be "
+                "damaged: use another copy of it"
             )
         return {
             "certificate": certificate,
@@ -221,8 +228,8 @@ def _read_layout(
         read_number(one, "C")
         if cliques not in sizes:
             raise ModelFileError(
-                f"the model file has cliques called {shown(cliques)}: expected one of {shown_list(sizes)}. Use another "
-                "copy"
+                f"the model file has cliques called {shown(cliques)}: expected one of {shown_list(sizes)}. The file "
+                "may be damaged: use another copy of it"
             )
         pairs[name] = parts.pairs_from_arrays(arrays, name, sizes[cliques])
         if one["kernel"] is not None:
@@ -230,7 +237,7 @@ def _read_layout(
             if source not in widths:
                 raise ModelFileError(
                     f"the term {shown(name)} of the model file has the input {shown(source)}: expected one of "
-                    f"{shown_list(widths)}. Use another copy"
+                    f"{shown_list(widths)}. The file may be damaged: use another copy of it"
                 )
             key = read_count(one, "map"), widths[source]
             if key not in known:
@@ -244,7 +251,8 @@ def _read_layout(
         if not fits or (term.pairs is not None and term.pairs.n != n):
             raise ModelFileError(
                 f"the term {shown(term.name)} of the model file has {shown(term.n)} features and a label kernel of "
-                f"{shown(term.k_y.L)} labellings: expected {n} features and {size} labellings. Use another copy"
+                f"{shown(term.k_y.L)} labellings: expected {n} features and {size} labellings. The file may be "
+                "damaged: use another copy of it"
             )
     return layout, maps
 
@@ -253,7 +261,7 @@ def model_digest(model: FittedModel, decoding: str | Config) -> str:
     """Return a digest of the decoding rule and of everything in the model on which predictions depend.
 
     The records of the fit, such as the certificate and the evidence, are left out. Fitting again with the same data and
-    parameters therefore gives the same digest. If a model cannot be stored in a file, every call gives another digest.
+    parameters therefore gives the same digest. If a model cannot be stored in a file, each call returns a new digest.
     """
     try:
         config, arrays = model.to_arrays()

@@ -141,9 +141,10 @@ class ChainModel(KernelModel):
 
     @cached_property
     def term_positions(self) -> Places | None:
-        """Return the position of each row of `dual_coef` that is a landmark, and -1 for all others.
+        """Return, for each row of `dual_coef`, the position of its landmark in the training data.
 
-        Return None if there are no landmarks.
+        A position is a pair: the index of a sequence, and the index of a token in this sequence. Rows without a
+        landmark have the pair (-1, -1). Return None if there are no landmarks.
         """
         if self.landmark_positions is None:
             return None
@@ -177,7 +178,10 @@ class ChainModel(KernelModel):
 
     @cached_property
     def one_sequence(self) -> OneSequence | None:
-        """Return an object that answers for one sequence faster than `field`, or None for some kinds of models."""
+        """Return an object that predicts faster than `field` if there is only one sequence.
+
+        Return None if the model needs `field`, for example because it has several inputs.
+        """
         (input_term, *others), constants = (
             [term for term in self.layout.terms if term.name in self.maps],
             self._constants,
@@ -213,7 +217,10 @@ class ChainModel(KernelModel):
         engine: LocalEngine,
         base: Mapping[str, Array] | None = None,
     ) -> ChainField:
-        """Return the random field of the labels; `reader` has read the sequences, and `base` are their base scores."""
+        """Return the random field of the labels of sequences that `reader` has read.
+
+        base : the base scores of the sequences, or None.
+        """
         rows = self.term_scores(lambda term: matrix_of(flat, str(term.input)), engine)
         dtype, is_tied = rows[0][1].dtype, not (self._step_terms or STEPS in self.base)
         if is_tied:
@@ -322,7 +329,8 @@ class ChainModel(KernelModel):
             )
         if not isinstance(config["metadata"], dict):
             raise ModelFileError(
-                f"the model file has metadata={shown(config['metadata'])}: expected a JSON object. Use another copy"
+                f"the model file has metadata={shown(config['metadata'])}: expected a JSON object. The file may be "
+                "damaged: use another copy of it"
             )
         return {
             "legal": read_legal(arrays, L),

@@ -47,7 +47,10 @@ class ChainField:
         return replace(self, s=self.s[rows], w=w, chains=self.chains.part(low, high))
 
     def batches(self) -> Iterator[tuple[int, int, ChainField]]:
-        """Yield (low, high, field of the sequences from `low` to `high` - 1), so few that edge marginals stay small."""
+        """Yield tuples of `low`, `high`, and the field of the sequences from `low` to `high` - 1.
+
+        Each field has so few sequences that its edge marginals take little memory.
+        """
         offsets, low = self.chains.offsets, 0
         most = max(1, MOST_EDGE_MARGINALS // self.s.shape[1] ** 2)
         while low < self.chains.n_samples:

@@ -1,17 +1,19 @@
-"""Convert the content of model files of versions 1 and 2 to the form of this version, so that one reader reads all.
+"""Convert the content of model files of versions 1 and 2 to the current form, so that one reader reads all files.
 
-A file of this version has a list `terms`, a list `label_kernels`, a list `maps` of feature maps, whose arrays have
-names such as "map 0.R", and the weights of all terms as one array `theta`. Files of versions 1 and 2 have one of three
-other forms:
+The current form has a list `terms`, a list `label_kernels`, a list `maps` of feature maps, whose arrays have names such
+as "map 0.R", and the weights of all terms as one array `theta`. Files of versions 1 and 2 have one of three other
+forms:
 
-- Sequences and rows have a list `layout`. Its terms state a number of nodes instead of a kind of cliques, and the label
-  kernel of single labels. Each feature map has an entry of its own, such as `map` or `edge_map`.
+- Sequences and rows have a list `layout` of terms. A term has a number of nodes instead of a kind of cliques. Its label
+  kernel is for single labels, even if the term scores transitions. Each feature map has an entry of its own, such as
+  `map` or `edge_map`.
 - Graphs and label sets have `potentials`, whose weights are multiplied by the factor of the label kernel.
 - Tables have the scores of all values as an array `tables`.
 
-Files of version 0.1 have a parameter `edge_kernel` of ChainCRF, the kernel of a term `steps`. It becomes an input.
+In files of version 0.1, ChainCRF has a parameter `edge_kernel`, which sets the kernel of the term `steps`. In the
+current form, this kernel belongs to an input.
 
-Some values that all files have today may be missing. This module does not check content; the reader checks the result.
+Old files may lack values that all files have today. This module does not check content; the reader checks the result.
 If content is not valid, the functions here may raise any of `CONTENT_ERRORS`.
 """
 
@@ -53,9 +55,9 @@ ROWS = "rows"
 
 
 def convert_content(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
-    """Return the content of a model file in the form of this version; content that has this form does not change.
+    """Return the content of a model file in the current form; content that already has this form does not change.
 
-    config, arrays : the JSON object and the arrays of one estimator; the last step of a pipeline is one.
+    config, arrays : the JSON object and the arrays of one estimator, which may be the last step of a pipeline.
     """
     is_chain = "layout" in config
     config, arrays = _convert_form(config, arrays)
@@ -71,7 +73,7 @@ def convert_content(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
 
 
 def _convert_form(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
-    """Return the content with terms, maps and weights in the form of this version."""
+    """Return the content with terms, maps and weights in the current form."""
     if "terms" in config:
         return config, arrays
     config = dict(config)
@@ -90,7 +92,11 @@ def _convert_form(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
 
 
 def _convert_certificate(config: Config) -> Config:
-    """Return a certificate with all fields; a fit with missing labels, once called optimal, becomes stationary."""
+    """Return a certificate with all fields.
+
+    In old files, fits with missing labels also have the status "optimal", although they have no lower bound. This
+    status becomes "stationary".
+    """
     config = {"gap_full": None, "rounding": ROUNDING[np.dtype(np.float64)], **config}
     if config["status"] == OPTIMAL and not math.isfinite(config["lower_bound"]):
         config["status"] = STATIONARY
@@ -109,7 +115,10 @@ def _convert_layout(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
             cliques = (CHAIN_CLIQUES | SEGMENT_CLIQUES | {STEP_TERM: STEPS})[name]
         kind, place, source = kind_of(cliques), None, None
         if n_nodes != (2 if kind.is_step else 1):
-            raise ModelFileError(f"the term {shown(name)} has nodes={n_nodes}: expected the nodes of {cliques}")
+            raise ModelFileError(
+                f"the term {shown(name)} has nodes={n_nodes}: expected 2 for a term of transitions, and 1 for all "
+                "others. The file may be damaged: use another copy of it"
+            )
         if one["kernel"] is not None:
             source = name.removeprefix(OF_INPUT) if name.startswith(OF_INPUT) else kind.input
             entry = MAPS.get(name, f"{name}__map")
@@ -134,7 +143,7 @@ def _convert_layout(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
 
 
 def _convert_steps(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
-    """Return content in which the kernel of transitions belongs to an input, and no longer to `edge_kernel`."""
+    """Return the content with an input for the kernel of transitions, instead of the parameter `edge_kernel`."""
     names = {TOKEN_TERM: TOKENS, STEP_TERM: STEPS}
     has_steps = any(one["name"] == STEP_TERM for one in config["terms"])
     config = {**config, "parameters": _convert_edge_kernel(config["parameters"], has_steps=has_steps)}
@@ -159,9 +168,9 @@ def _convert_steps(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
 
 
 def _convert_edge_kernel(values: Config, *, has_steps: bool) -> Config:
-    """Return parameters in which inputs have the values of `kernel` and `edge_kernel`.
+    """Return the parameters with two inputs instead of `kernel` and `edge_kernel`.
 
-    has_steps : whether the model has a kernel of transitions; without one, `edge_kernel` is left out.
+    has_steps : whether the model has a kernel of transitions. If not, only leave out `edge_kernel`, and add no inputs.
     """
     values = dict(values)
     of_steps = values.pop("edge_kernel", None)
@@ -176,10 +185,10 @@ def _convert_edge_kernel(values: Config, *, has_steps: bool) -> Config:
 
 
 def _convert_parameters(values: Config, stored_as: Callable[[Polynomial | Landmarks], Any]) -> Config:
-    """Return parameters under the names that they have now.
+    """Return the parameters with their current names.
 
-    stored_as : a function that converts an object to its form in a file: a dict of its fields among parameters, text in
-        a specification.
+    stored_as : a function that converts an object to a value that a file can store. Parameters contain a dict of the
+        object's fields, and specifications contain a text.
     """
     values = dict(values)
     prefixes = {"", *(name.removesuffix("kernel") for name in values if name.startswith(OF_INPUT))}
@@ -199,10 +208,16 @@ def _convert_parameters(values: Config, stored_as: Callable[[Polynomial | Landma
 
 
 def _convert_label_kernel(config: Config, *, is_step: bool) -> Config:
-    """Return the label kernel of a term; the stored kernel of a step compares single labels instead of pairs."""
+    """Return the label kernel of a term.
+
+    If the term scores transitions, the stored kernel is for single labels, and the result is for pairs of labels.
+    """
     if is_step:
         if config["kind"] != "delta":
-            raise ModelFileError(f"a term of steps has the label kernel {shown(config['kind'])}: expected 'delta'")
+            raise ModelFileError(
+                f"a term of transitions has the label kernel {shown(config['kind'])}: expected 'delta'. The file may "
+                "be damaged: use another copy of it"
+            )
         return {**config, "L": read_count(config, "L") ** 2}
     if config["kind"] == "matrix" and config.get("factor") is None:
         return LabelKernel("matrix", config["L"], np.array(config["matrix"])).to_config()
@@ -238,7 +253,10 @@ def _convert_tables(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
     terms = [_plain_term(f"variable {v}", f"variable {v}", L) for v, L in enumerate(cards)]
     for u, v in read_array(arrays, "edges", (len(arrays["edges"]), 2), "i").tolist():
         if not 0 <= min(u, v) <= max(u, v) < len(cards):
-            raise ModelFileError(f"the model file has the pair ({u}, {v}): expected numbers of variables")
+            raise ModelFileError(
+                f"the model file has the pair ({u}, {v}): expected indices of variables, from 0 to {len(cards) - 1}. "
+                "The file may be damaged: use another copy of it"
+            )
         terms.append(_plain_term(f"edge {u} {v}", f"edge {u} {v}", cards[u] * cards[v]))
     tables = read_array(arrays, "tables", (1, sum(one["label_kernel"]["L"] for one in terms)), "f")
     others = {name: array for name, array in arrays.items() if name != "tables"}
@@ -261,7 +279,7 @@ def _plain_term(name: str, cliques: str, size: int) -> Config:
 
 
 def _rename(arrays: Mapping[str, Any], prefix: str, new: str) -> Arrays:
-    """Return the arrays with another prefix in place of `prefix`."""
+    """Return the arrays under other names: `new` replaces `prefix` in names that begin with `prefix`."""
     return {
         new + name.removeprefix(prefix) if name.startswith(prefix) else name: array for name, array in arrays.items()
     }

@@ -4,7 +4,7 @@ Both libraries score the labels of a sequence by
 
     sum_t sum over attributes a of token t of x_ta w[a, y_t] + sum_{t>1} T[y_{t-1}, y_t].
 
-An attribute is a feature name of this library, and both give the items of feature dicts the same names.
+CRFsuite calls features attributes. Both libraries give the same names to the items of feature dicts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ NO_ATTRIBUTES = [""]
 
 
 def read_crfsuite(source: PathLike | bytes) -> ChainModel:
-    """Return the model of a file of CRFsuite, or of its bytes; raise if a small file describes a large model."""
+    """Return the model of a file of CRFsuite, given its path or its bytes.
+
+    Raise if a prediction would need more memory than the size of the file justifies.
+    """
     model = from_crfsuite(read_model(source))
     size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size
     Budget(size).charge("the first prediction of this model of CRFsuite", model.answer_bytes)
@@ -84,7 +87,7 @@ def from_crfsuite(content: CRFsuiteModel) -> ChainModel:
 
 
 def to_crfsuite(model: ChainModel) -> CRFsuiteModel:
-    """Return the model as the content of a file of CRFsuite; raise ValueError if CRFsuite has no such models.
+    """Return the model as the content of a file of CRFsuite; raise ValueError if CRFsuite cannot represent the model.
 
     Weights that are zero are left out, and so are attributes without weights.
     """
@@ -140,6 +143,6 @@ def _find_reason(model: ChainModel) -> str | None:
 
 
 def _pairs_of(features: Ints, labels: Ints, n: int, n_labels: int) -> Pairs:
-    """Return pairs that are sorted by feature and label; `n` is the number of features."""
+    """Return a `Pairs` object, given pairs that are sorted by feature and label; `n` is the number of features."""
     pointers = np.append(0, np.cumsum(np.bincount(features, minlength=n)))
     return Pairs(pointers.astype(np.int64), labels.astype(np.int32), n_labels)

@@ -128,7 +128,7 @@ class KernelModel(FittedModel):
 
     @property
     def search(self) -> dict[str, list[UserData]]:
-        """Return a dict of columns that describes the models compared by the fit, with one entry per model."""
+        """Return a dict of columns with one entry per model that the fit compared."""
         columns: dict[str, list[UserData]] = {
             one.name: [getattr(t, one.name) for t in self.trials] for one in fields(Trial)
         }
@@ -247,7 +247,9 @@ class KernelModel(FittedModel):
         return [(term, self._constants[term.name]) for term in terms if self._constants[term.name].any()]
 
     def term_scores(self, inputs: Callable[[Term], Inputs | Entries], engine: LocalEngine) -> list[tuple[Term, Array]]:
-        """Return the scores of terms: one row per clique, or a single row if a term has no inputs.
+        """Return pairs of a term and its scores: one row per clique, or a single row if the term has no inputs.
+
+        Terms without inputs are left out if all their scores are 0.
 
         inputs : a function that returns the inputs of a term.
         """

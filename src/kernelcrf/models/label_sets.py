@@ -76,7 +76,7 @@ def scores_of_labels(log_odds: Floats) -> dict[str, Floats]:
 def inputs_of_rows(X: Inputs | NamedInputs, sources: Collection[str | None]) -> dict[str, Inputs]:
     """Return the inputs that the terms of a model of rows read; the keys are the names `sources`.
 
-    The input called "rows" is X; if X has several inputs, it has all their columns side by side.
+    The input called "rows" is X. If X has several inputs, "rows" has the columns of all inputs side by side.
     """
     named = {named_term(name): matrix for name, matrix in X.matrices.items()} if isinstance(X, NamedInputs) else {}
     return named | ({ROWS: join_columns(X)} if ROWS in sources else {})
@@ -132,7 +132,7 @@ class LabelSetModel(NetworkModel):
 
     @property
     def block_size(self) -> int:
-        """Return the number of rows per block, so that the random field of a block takes little memory."""
+        """Return the number of rows per block; the random field of a block of this size takes little memory."""
         return max(BLOCK_ENTRIES // self.exact.program.n_values, 1)
 
     def fields(
@@ -165,10 +165,10 @@ class LabelSetModel(NetworkModel):
         engine: LocalEngine,
         base: Mapping[str, Array] | None = None,
     ) -> Iterator[Iterator[Array]]:
-        """Yield one iterator per block of rows of X, which yields one array for each draw from the posterior.
+        """Yield one iterator per block of rows of X. Each iterator yields one array per draw from the posterior.
 
-        Each row of an array has the probabilities that a row of X does not have a label, and that it has the label. The
-        labels of the first row of X come first.
+        An array has one row for each pair of a row of X and a label; the pairs of the first row of X come first. It has
+        two columns: the probability that the row does not have the label, and the probability that it has the label.
         """
         for block in self._blocks(X):
             rows, taken = X[block], _take(base, block)
@@ -270,7 +270,10 @@ class TableModel(NetworkModel):
         return NetworkField(self.exact, tables, len(labels), engine.n_threads)
 
     def marginals(self, field: NetworkField) -> Floats:
-        """Return the probabilities of values as an array [row, variable, value]; 0 beyond the values of a variable."""
+        """Return the probabilities of values as an array [row, variable, value].
+
+        If a variable has fewer values than another one, its last entries are 0.
+        """
         p = np.zeros((field.n_samples, self.n_features, max(map(len, self.categories))))
         for v, values in enumerate(self.categories):
             p[:, v, : len(values)] = field.marginals(variable_name(v))
@@ -279,9 +282,10 @@ class TableModel(NetworkModel):
     def draw_marginals(
         self, labels: Labels, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
     ) -> Iterator[Array]:
-        """Yield, for each draw from the posterior, the probabilities of the values given the known ones in `labels`.
+        """Yield, for each draw from the posterior, the probabilities of values given the known values in `labels`.
 
-        The arrays have one row per value of the table, and the values of the first row of the table come first.
+        Each array has one row per cell of the table, beginning with the first row of the table, and one column per
+        value.
         """
         for scores in self.draw_tables(self.exact, 1, {}, n_samples, temperature, random_state, engine):
             p = self.marginals(self._clamped(scores, labels, engine))
@@ -302,6 +306,6 @@ class TableModel(NetworkModel):
         if set(shared["layout"].slices) != set(sizes):
             raise ModelFileError(
                 f"the model file has the terms {shown_list(shared['layout'].slices)}: expected one term for each "
-                "variable and each pair. Use another copy"
+                "variable and each pair. The file may be damaged: use another copy of it"
             )
         return cls(**shared, reader=reader, edges=edges)

@@ -79,7 +79,7 @@ class NetworkField:
 
     @cached_property
     def _calibrated(self) -> Calibrated:
-        """Return the results of exact inference, which all questions share."""
+        """Return the results of exact inference; they are computed once, and several methods use them."""
         assert isinstance(self.inference, Exact)
         return self.inference.calibrate(self.tables, self.n_threads)
 
@@ -387,7 +387,10 @@ class GraphModel(NetworkModel):
             yield field.marginals(NODES)[0].reshape(-1, len(self.labels.classes))
 
     def _read_inputs(self, graphs: GraphSamples, inference: str) -> tuple[Way, dict[str, Inputs]]:
-        """Return the union of graphs with its inference, and the inputs of all terms; raise if graphs do not fit."""
+        """Return a pair: the inference object for the union of the graphs, and a dict of the inputs of all terms.
+
+        Raise if the graphs do not fit the model.
+        """
         self.check(graphs)
         graphs = graphs.with_kinds(self.kinds)
         # All nodes are one kind of cliques even if they have types, for the marginals of single nodes.
@@ -404,7 +407,7 @@ class GraphModel(NetworkModel):
         return way, inputs
 
     def match(self, graphs: GraphSamples) -> GraphSamples:
-        """Return graphs with the kinds of cliques of this model; raise if they do not fit.
+        """Return the graphs with the kinds of cliques of this model; raise if the graphs do not fit the model.
 
         If the model has edge features, graphs without edges get a matrix of edge features that has no rows.
         """
@@ -417,7 +420,7 @@ class GraphModel(NetworkModel):
         return graphs.with_kinds(self.kinds)
 
     def check(self, graphs: GraphSamples) -> None:
-        """Raise if graphs have other features than the training data, or edges without a direction."""
+        """Raise unless the features of nodes and edges, and the directions of edges, are as in the training data."""
         if self.named is None and graphs.nodes.shape[1] != self.n_features:
             raise ValueError(f"X has {graphs.nodes.shape[1]} node features: expected {self.n_features}, as in training")
         if graphs.directed != self.directed:
@@ -461,12 +464,12 @@ class GraphModel(NetworkModel):
             raise ModelFileError(
                 f"the model file has features for the terms {shown_list(shared['maps'])}, and the cliques "
                 f"{shown_list(layout.cliques)}: expected features for {shown_list(nodes)}, and the cliques "
-                f"{shown_list(names)}. Use another copy"
+                f"{shown_list(names)}. The file may be damaged: use another copy of it"
             )
         if covers not in COVERS.values():
             raise ModelFileError(
-                f"the model file has covers={str(covers)[:80]!r}: expected one of {list(COVERS.values())}. Use another "
-                "copy"
+                f"the model file has covers={str(covers)[:80]!r}: expected one of {list(COVERS.values())}. The file "
+                "may be damaged: use another copy of it"
             )
         if covers != COVERS["exact"]:
             shared["laplace"] = None

@@ -1,7 +1,7 @@
-"""Answer for one sequence of feature dicts in one or two compiled calls, from its features to labels or probabilities.
+"""Predict the labels of one sequence of feature dicts, or their probabilities, in one or two compiled calls.
 
-A model that labels sentences as they come in would spend most of its time between the steps of a prediction. The loops
-called here are those of predictions for many sequences, and add scores in the same order. So the answers are the same.
+In the prediction for a single short sequence, the calls of Python functions would take most of the time. The compiled
+loops are the same as for many sequences, and they add scores in the same order. The results are therefore the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LARGEST = LARGEST_SCORE[np.dtype(np.float64)]
 
 @dataclass(frozen=True, eq=False)
 class OneSequence:
-    """Answers for one sequence by a model whose only input has weights for observed pairs of a feature and a label.
+    """Predictions for one sequence, if the only input of a model has weights for observed pairs of feature and label.
 
     pointers, records : the weights of each feature, as in `basis.pairs`.
     constant : (3, L), the scores of the labels of every token, of the first and of the last one; -inf forbids a label.
@@ -44,7 +44,10 @@ class OneSequence:
         return Edges.of(self.w[0])
 
     def label(self, x: UserData) -> Labels | None:
-        """Return the likeliest labels of a sequence as indices, or None if another way must find them, or an error."""
+        """Return the likeliest labels of a sequence as indices, or None if this object cannot find them.
+
+        The general prediction for many sequences then finds the labels, or raises an error.
+        """
         entries = self.reader.look_up(x)
         if entries is None:
             return None
@@ -53,7 +56,7 @@ class OneSequence:
         return labels if is_valid else None
 
     def marginals(self, x: UserData) -> Floats | None:
-        """Return the probabilities of the labels of a sequence, one row per token, or None as in `label`."""
+        """Return the label probabilities of a sequence, one row per token, or None if this object cannot find them."""
         entries, edges = self.reader.look_up(x), self._edges
         if entries is None or edges.guarded:
             return None
@@ -74,7 +77,7 @@ class OneSequence:
 def _score(
     columns: Labels, values: Floats, offsets: Ints, pointers: Ints, records: Floats, constant: Floats, s: Floats
 ) -> bool:
-    """Write the scores of the labels of one sequence; return False if they are too large."""
+    """Write the scores of the labels of one sequence to `s`; return False if they are too large."""
     s[:] = 0.0
     add_record_scores(columns, values, offsets, pointers, records, s)
     n_nodes, n_labels = s.shape
@@ -94,7 +97,10 @@ def _label(
     columns: Labels, values: Floats, offsets: Ints, pointers: Ints, records: Floats, constant: Floats, w: Floats,
     labels: Labels,
 ) -> bool:  # fmt: skip
-    """Write the likeliest labels of one sequence; return False if a score is too large, or all labels are forbidden."""
+    """Write the likeliest labels of one sequence to `labels`.
+
+    Return False if a score is too large, or if all labels are forbidden.
+    """
     s, best = np.empty((len(labels), constant.shape[1])), np.empty(1)
     if not _score(columns, values, offsets, pointers, records, constant, s):
         return False
@@ -107,7 +113,10 @@ def _shift(
     columns: Labels, values: Floats, offsets: Ints, pointers: Ints, records: Floats, constant: Floats, u: Floats,
     highest: Floats,
 ) -> bool:  # fmt: skip
-    """Write the scores of the labels of one sequence minus the largest score of each token, and this score."""
+    """Write the largest score of each token to `highest`, and the scores of its labels minus this score to `u`.
+
+    Return False if a score is too large.
+    """
     s, failed = np.empty((len(u), constant.shape[1])), np.zeros(1, np.bool_)
     if not _score(columns, values, offsets, pointers, records, constant, s):
         return False
@@ -117,7 +126,7 @@ def _shift(
 
 @compiled
 def _infer(e: Floats, e_T: Floats, shift: Floats, highest: Floats, u: Floats, nodes: Floats) -> bool:
-    """Write the node marginals of one sequence; return False if its numbers underflow."""
+    """Write the node marginals of one sequence to `nodes`; return False if numbers underflow."""
     ends, alpha, log_partition, failed = np.array([0, len(u)]), np.empty_like(u), np.empty(1), np.zeros(1, np.bool_)
     scaled.forward(ends, nodes.shape[1], e, True, shift, highest, 0.0, u, alpha, log_partition, failed)
     scaled.backward(ends, e_T, True, failed, alpha, u, nodes)

@@ -60,7 +60,7 @@ from kernelcrf.score.terms import (
 class SegmentField:
     """The random field of the segmentations of a batch of sequences; labels of tokens are indices of classes.
 
-    free : the scores before anything is forbidden.
+    free : the scores if all segmentations were possible.
     rules : which segmentations are possible.
     spec : the labels of tokens and of segments.
     """
@@ -77,7 +77,7 @@ class SegmentField:
 
     @cached_property
     def scores(self) -> SegmentScores:
-        """Return the scores, with -inf for what is forbidden."""
+        """Return the scores, with -inf for everything that the rules forbid."""
         return self.rules.impose(self.free)
 
     @cached_property
@@ -191,7 +191,7 @@ class SegmentModel(ChainModel):
 
     @cached_property
     def duration_scores(self) -> Floats:
-        """Return the scores of durations, one row per number of tokens, from 1 on, and one column per label."""
+        """Return the scores of durations, with one row per duration, from 1 token on, and one column per label."""
         L = len(self.spec.types)
         known = any(term.name == DURATION_TERM for term in self.layout.terms)
         return self._expand(DURATION_TERM).reshape(-1, L) if known else np.zeros((self.longest, L))
@@ -203,7 +203,10 @@ class SegmentModel(ChainModel):
 
     @cached_property
     def tail_scores(self) -> Floats:
-        """Return the score of each token beyond the longest duration, one per label; -inf if there must be none."""
+        """Return, for each label, the score of every token of a segment after the first `longest` tokens.
+
+        The scores are -inf if segments cannot be longer.
+        """
         return self._constant(TAIL_TERM) if self.tail else np.full(len(self.spec.types), -np.inf)
 
     def field(  # type: ignore[override]
@@ -227,7 +230,7 @@ class SegmentModel(ChainModel):
         return SegmentField(scores, self.rules, self.spec, engine.n_threads)
 
     def _read(self, X: UserData, lengths: UserData) -> tuple[dict[str, Inputs], Chains]:
-        """Return a dict from names of terms to their inputs, for terms that have inputs, and the sequences."""
+        """Return a pair: a dict from names of terms with inputs to these inputs, and the sequences."""
         flat, chains = self.reader.read(X, lengths)
         of_terms = {name: str(self.layout.by_name[name].input) for name in self.maps}
         inputs = {name: matrix_of(flat, source) for name, source in of_terms.items() if source != SEGMENTS}
@@ -285,7 +288,8 @@ class SegmentModel(ChainModel):
         names = [read_text(one, "name") for one in config["terms"]]
         if unknown := [name for name in names if name not in known]:
             raise ModelFileError(
-                f"the model file has the term {unknown[0]!r}: expected one of {', '.join(known)}. Use another copy"
+                f"the model file has the term {unknown[0]!r}: expected one of {', '.join(known)}. The file may be "
+                "damaged: use another copy of it"
             )
         with_map = {read_text(one, "name") for one in config["terms"] if one["kernel"] is not None}
         pooling = None if config["pooling"] is None else read_text(config, "pooling")

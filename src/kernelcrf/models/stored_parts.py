@@ -66,8 +66,8 @@ def certificate_from_config(config: Config) -> Certificate:
     """Return the certificate whose fields are in `config`, which was read from a model file."""
     if config["status"] not in STATUSES:
         raise ModelFileError(
-            f"the certificate has status={shown(config['status'])}: expected one of {', '.join(STATUSES)}. Use another "
-            "copy"
+            f"the certificate has status={shown(config['status'])}: expected one of {', '.join(STATUSES)}. The file "
+            "may be damaged: use another copy of it"
         )
     certificate = Certificate(
         objective=read_number(config, "objective", finite=config["status"] not in NOT_FITTED),
@@ -77,17 +77,22 @@ def certificate_from_config(config: Config) -> Certificate:
         rounding=read_number(config, "rounding", least=0.0, finite=False),
     )
     if math.isnan(certificate.lower_bound):
-        raise ModelFileError("the certificate has lower_bound=nan: expected a number, or -Infinity. Use another copy")
+        raise ModelFileError(
+            "the certificate has lower_bound=nan: expected a number, or -Infinity. The file may be damaged: use "
+            "another copy of it"
+        )
     if certificate.status == OPTIMAL and not certificate.is_certified:
         raise ModelFileError(
-            "the certificate is optimal without a lower bound: expected a finite number as lower_bound. Use another "
-            "copy"
+            "the certificate is optimal without a lower bound: expected a finite number as lower_bound. The "
+            "file may be damaged: use another copy of it"
         )
     return certificate
 
 
 def n_records(config: Config) -> int:
-    """Return the number of iterations that the curves of a model describe; the first one is the start of the fit.
+    """Return the length of the curves of a model, which have one entry for the start of the fit and one per iteration.
+
+    The curves of an imported model are empty.
 
     config : the certificate and the number of iterations of the model.
     """
@@ -136,7 +141,10 @@ def _numbers(config: Config, *names: str) -> dict[str, float]:
 def _read_list(config: Config, name: str) -> list[Any]:
     values = config[name]
     if not isinstance(values, list):
-        raise ModelFileError(f"{name} of the model file is {shown(values)}: expected a list. Use another copy")
+        raise ModelFileError(
+            f"{name} of the model file is {shown(values)}: expected a list. The file may be damaged: use another copy "
+            "of it"
+        )
     return values
 
 
@@ -153,7 +161,7 @@ def posterior_arrays(posterior: Posterior) -> Arrays:
 
 
 def pairs_to_arrays(name: str, pairs: Pairs | None) -> Arrays:
-    """Return a dict of the pairs that have weights in the term called `name`, or an empty dict if all pairs have one.
+    """Return arrays of the pairs that have weights in the term called `name`; return none if all pairs have weights.
 
     Small numbers are stored as bytes.
     """
@@ -168,7 +176,7 @@ def _shortest(array: Array) -> Array:
 
 
 def pairs_from_arrays(arrays: Arrays, name: str, n_labels: int) -> Pairs | None:
-    """Return the pairs that have weights in the term called `name`, or None if all pairs have one."""
+    """Return the pairs that have weights in the term called `name`, or None if all pairs have weights."""
     pairs = read_pairs(arrays, name, n_labels)
     return None if pairs is None else Pairs(*pairs, n_labels)
 
@@ -193,13 +201,13 @@ def read_laplace(config: Config | None, arrays: Arrays, theta: Array) -> Laplace
     if len(kept) and not (kept.min() >= 0 and kept.max() < len(theta)):
         raise ModelFileError(
             f"the tensor 'partial.kept' of the model file has indices from {kept.min()} to {kept.max()}: expected "
-            f"indices from 0 to {len(theta) - 1}. Use another copy"
+            f"indices from 0 to {len(theta) - 1}. The file may be damaged: use another copy of it"
         )
     inner = _posterior(arrays, theta[kept])
     if inner is None:
         raise ModelFileError(
-            "the model file has the tensor 'partial.kept': expected 'posterior.G' or 'posterior.drawn' as well. Use "
-            "another copy"
+            "the model file has the tensor 'partial.kept', but neither 'posterior.G' nor 'posterior.drawn': expected "
+            "one of these two as well. The file may be damaged: use another copy of it"
         )
     scale = read_array(arrays, "partial.scale", theta.shape, "f")
     return replace(evidence, posterior=PartialPosterior(theta, scale, kept, inner))

@@ -303,7 +303,10 @@ class ChainPartition(RowPartition):
 
     @cached_property
     def observed_steps(self) -> Floats:
-        """Return a matrix [from, to] that says how often one label follows another; sequences count with weights."""
+        """Return a matrix [a, b] of the number of times that label b follows label a.
+
+        Each time counts with the weight of its sequence.
+        """
         before, into = self.chains.cliques(EDGE).T
         steps = np.zeros((self.n_labels, self.n_labels))
         weights = 1.0 if self.weights is None else np.repeat(self.weights, self.chains.lengths)[into]
@@ -338,8 +341,8 @@ class ChainPartition(RowPartition):
         """Divide the sequences into partitions, so that threads can process them at the same time.
 
         If features are sparse, or stored only once for tokens with equal inputs, return one partition with all
-        sequences. The scores of a partition take LEAST_PRODUCTS products or more, because a call for a few tokens with
-        few features would take longer than the work.
+        sequences. A partition is so large that its scores need at least about LEAST_PRODUCTS multiplications. In
+        smaller partitions, function calls would take longer than these multiplications.
         """
         if not self.features or any(f.index is not None or f.is_sparse for f in self.features.values()):
             return [self]

@@ -87,7 +87,7 @@ class GraphPartition(RowPartition):
         return tables[:, self._place(term)].reshape(-1, term.k_y.L)
 
     def _arrays(self, layout: Layout, tables: Array) -> dict[str, Array]:
-        """Return a dict from kinds of cliques to views of `tables`, [row of labels, clique, joint labelling]."""
+        """Return a dict from kinds of cliques to views of `tables` with the axes [row, clique, joint labelling]."""
         sizes = {term.cliques: term.k_y.L for term in layout.terms}
         places = {name: self.graph.slices[name] for name in sizes}
         shapes = {name: ((place.stop - place.start) // sizes[name], sizes[name]) for name, place in places.items()}
@@ -126,7 +126,7 @@ class GraphPartition(RowPartition):
 
     @cached_property
     def _entry_weights(self) -> Floats | None:
-        """Return the weight of each score's sample, in an array that broadcasts to the result of `tables`.
+        """Return the weight of the sample of each score, as an array that broadcasts to the result of `tables`.
 
         Return None if all weights are 1.
         """

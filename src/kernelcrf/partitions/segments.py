@@ -1,9 +1,9 @@
 """A partition of sequences that are divided into segments, in this process.
 
 The parameters theta are the weights of all terms of the score. Each term has weights W, a factor A of its label kernel,
-and features F, which are 1 if the term has no inputs. Its scores are A (W' F): of labels at tokens, of labels at the
-first and the last token of a segment, of steps between segments, of durations, of tokens beyond the longest duration,
-or of candidate segments. `inference.segments` explains the scores and their sums over segmentations.
+and features F, which are 1 if the term has no inputs. The scores of the term are A (W' F). A term scores labels at
+tokens, labels at the first or the last token of a segment, steps between segments, durations, tokens beyond the longest
+duration, or candidate segments. `inference.segments` explains these scores and their sums over segmentations.
 
 `score.Score` is this linear map and its transpose, which maps the gradient with respect to the scores to the gradient
 with respect to the weights.
@@ -39,7 +39,7 @@ class SegmentRules:
 
     longest : the number D of durations that have scores of their own.
     tail : whether segments may be longer than D.
-    repeats : (L,), whether a segment may follow a segment of the same label.
+    repeats : (L,), whether two neighbouring segments may both have this label.
     legal : which labels may start a sequence, follow each other, and end a sequence; None if all may.
     """
 
@@ -49,7 +49,7 @@ class SegmentRules:
     legal: Legal | None = None
 
     def zeros(self, terms: Iterable[Term], chains: Chains, base: Mapping[str, Array] | None = None) -> SegmentScores:
-        """Return scores that are 0, in the arrays to which terms and base scores add; nothing is forbidden yet."""
+        """Return the arrays to which the scores of terms and the base scores are added; all their entries are 0."""
         N, L, D = chains.n_nodes, len(self.repeats), self.longest
         needed = {term.kind.array for term in terms} | set(base or ())
         first, last = (np.zeros((N, L)) if name in needed else None for name in (FIRSTS, LASTS))
@@ -60,10 +60,10 @@ class SegmentRules:
     def impose(
         self, scores: SegmentScores, opens: Flags | None = None, continues: Flags | None = None
     ) -> SegmentScores:
-        """Return the scores with -inf for what is forbidden.
+        """Return the scores with -inf for everything that the rules forbid.
 
-        opens, continues : (N, L), whether a token may be the first, or a later, token of a segment with each label;
-            None if it always may.
+        opens : (N, L), whether each token may be the first token of a segment with each label; None if all may.
+        continues : (N, L), whether each token may be a later token of a segment with each label; None if all may.
         """
         n_tokens, L = scores.tokens.shape
         steps = np.where(~self.repeats & np.eye(L, dtype=bool), -np.inf, scores.steps)
@@ -84,7 +84,7 @@ class SegmentResiduals:
     """The loss of a partition, and its gradient with respect to the scores.
 
     loss : the loss, summed over sequences with their weights.
-    gradient : the marginals minus those of the observed labels.
+    gradient : the marginals, minus the marginals given the known labels.
     marginals : the marginals of p(segmentation | x).
     curvature : the messages that products with the Hessian need, or None if they are not kept.
     """
@@ -132,7 +132,7 @@ class SegmentPartition(RowPartition):
         return candidate_rows(self.chains, self.rules.longest)
 
     def scores(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> SegmentScores:
-        """Return the scores for the parameters theta; nothing is forbidden yet."""
+        """Return the scores for the parameters theta, without base scores and without -inf for forbidden segments."""
         scores = self.rules.zeros(layout.terms, self.chains, self.base)
         Score(layout, self.features, self.chains).add(arrays_of_scores(scores), theta, n_jobs)
         return scores
@@ -140,15 +140,15 @@ class SegmentPartition(RowPartition):
     def pull_back(self, layout: Layout, gradient: SegmentMoments, n_jobs: int = 1) -> Floats:
         """Return the gradient with respect to theta, given the gradient with respect to the scores.
 
-        Rows of tokens and candidate segments of `gradient` are multiplied by the weight of their sequence here; sums
-        over sequences have these weights already.
+        In `gradient`, rows of tokens and of candidate segments do not contain the weights of sequences: this method
+        multiplies each row by the weight of its sequence. Sums over sequences contain the weights already.
         """
         return Score(layout, self.features, self.chains).adjoint(self._weighted(gradient), n_jobs)
 
     def _weighted(self, moments: SegmentMoments) -> dict[str, Array]:
-        """Return moments as arrays, in which each row has the weight of its sequence.
+        """Return the moments as arrays, with each row multiplied by the weight of its sequence.
 
-        The moments of steps, durations and tails are sums over sequences, and have the weights already.
+        The moments of steps, durations and tails are sums over sequences, which contain the weights already.
         """
         arrays = arrays_of_moments(moments)
         if self._token_weights is not None:
@@ -158,7 +158,7 @@ class SegmentPartition(RowPartition):
         return arrays
 
     def _rows(self, term: Term, moments: SegmentMoments) -> Array:
-        """Return the part of the moments that belongs to a term, with weights, one row per clique.
+        """Return the weighted moments of a term, one row per clique.
 
         Terms whose moments are sums over sequences have a single row.
         """
@@ -208,7 +208,7 @@ class SegmentPartition(RowPartition):
         return self.weighted(free.log_partition - known.log_partition)
 
     def _messages(self, scores: SegmentScores, n_jobs: int) -> tuple[SegmentMessages, SegmentMoments]:
-        """Return the messages of all labellings, and the moments of those that agree with the known labels."""
+        """Return a pair: the messages of all segmentations, and the moments of those that agree with known labels."""
         try:
             free = SegmentMessages.of(self.rules.impose(scores), self.weights, n_jobs)
             if self.observed is not None:
@@ -267,8 +267,8 @@ class SegmentPartition(RowPartition):
     def _observed_spread(self) -> SegmentMoments | None:
         """Return estimates of the variances of durations and tails in a fitted model, from the observed segments.
 
-        At theta = 0, where preconditioners are computed, segments are short. The number of tokens in a tail is close to
-        geometric, so that its variance is about the mean of its square.
+        Preconditioners are computed at theta = 0, where segments are shorter than in a fitted model. The number of
+        tokens in a tail is almost geometrically distributed, so that its variance is about the mean of its square.
         """
         if self.observed is None:
             return None
@@ -305,7 +305,7 @@ class SegmentPartition(RowPartition):
 
 
 def _largest_of(one: SegmentMoments, other: SegmentMoments) -> SegmentMoments:
-    """Return `one`, with the entrywise maximum of both arguments in place of each sum over sequences."""
+    """Return a copy of `one` whose sums over sequences are the entrywise maxima of those in `one` and `other`."""
     return replace(one, **{name: np.maximum(getattr(one, name), getattr(other, name)) for name in SUMS})
 
 

@@ -1,10 +1,10 @@
-"""Limit the memory that a file may take, in `load` and in the first answer of its model, by the size of the file.
+"""Limit the memory that a model may take, in `load` and in its first prediction, by the size of its file.
 
 A few bytes can claim a large model: a thousand labels have a million transitions, even if the file stores none of them.
 A model may therefore take FACTOR times the size of its file, and ROOM bytes more. The content of the file itself, as
-arrays and Python objects, counts as CONTENT times the size of the file; all further memory is charged to a `Budget`.
+arrays and Python objects, counts as CONTENT times the size of the file; all other memory is charged to a `Budget`.
 
-If a model needs more memory than that, `write` adds zeros to its file, so that `read` accepts the file.
+If a model needs more memory than the limit, `write` adds zeros to its file, so that `read` accepts the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Budget:
         self.left = (FACTOR - CONTENT) * self.size + ROOM
 
     def charge(self, claim: str, n_bytes: int) -> None:
-        """Subtract `n_bytes` from what is left; raise ModelFileError if less is left.
+        """Subtract `n_bytes` from the number of bytes that are left; raise ModelFileError if fewer bytes are left.
 
         claim : the name of what takes the memory, for the error message.
         """

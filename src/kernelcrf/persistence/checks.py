@@ -20,9 +20,14 @@ def read_number(config: Mapping[str, object], name: str, *, finite: bool = True,
     """Return config[name]; raise unless it is a number >= `least`, and a finite number if `finite` is true."""
     value = config[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or (finite and not math.isfinite(value)):
-        raise ModelFileError(f"{name} is {shown(value)}: expected a {'finite ' * finite}number")
+        raise ModelFileError(
+            f"{name} is {shown(value)}: expected a {'finite ' * finite}number. The file may be damaged: use another "
+            "copy of it"
+        )
     if value < least:
-        raise ModelFileError(f"{name} is {shown(value)}: expected a number >= {least}")
+        raise ModelFileError(
+            f"{name} is {shown(value)}: expected a number >= {least}. The file may be damaged: use another copy of it"
+        )
     return value
 
 
@@ -30,7 +35,9 @@ def read_count(config: Mapping[str, object], name: str, least: int = 0) -> int:
     """Return config[name]; raise unless it is an integer >= `least` that fits in 64 bits."""
     value = config[name]
     if type(value) is not int or not least <= value < 2**63:
-        raise ModelFileError(f"{name} is {shown(value)}: expected an integer >= {least}")
+        raise ModelFileError(
+            f"{name} is {shown(value)}: expected an integer >= {least}. The file may be damaged: use another copy of it"
+        )
     return value
 
 
@@ -47,7 +54,9 @@ def read_text(config: Mapping[str, object], name: str) -> str:
 def _read(config: Mapping[str, object], name: str, kind: type[T], expected: str) -> T:
     value = config[name]
     if type(value) is not kind:
-        raise ModelFileError(f"{name} is {shown(value)}: expected {expected}")
+        raise ModelFileError(
+            f"{name} is {shown(value)}: expected {expected}. The file may be damaged: use another copy of it"
+        )
     return value
 
 
@@ -60,16 +69,18 @@ def read_array(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | 
     if array.dtype.kind not in kind or (shape is not None and array.shape != shape) or not np.isfinite(array).all():
         raise ModelFileError(
             f"tensor {name!r} has type {array.dtype} and shape {array.shape}: expected finite entries, a type of kind "
-            f"{' or '.join(map(repr, kind))}" + ("" if shape is None else f" and shape {shape}")
+            f"{' or '.join(map(repr, kind))}{'' if shape is None else f' and shape {shape}'}. The file may be "
+            "damaged: use another copy of it"
         )
     return array
 
 
 def check_factor(name: str, factor: Array) -> None:
-    """Raise unless all diagonal entries of a Cholesky factor are positive; otherwise it could not be inverted."""
+    """Raise unless all diagonal entries of a Cholesky factor are positive, so that it can be inverted."""
     if not (np.diagonal(factor) > 0).all():
         raise ModelFileError(
-            f"the Cholesky factor {name!r} has diagonal entries <= 0: expected only entries > 0 on the diagonal"
+            f"the Cholesky factor {name!r} has diagonal entries <= 0: expected only entries > 0 on the diagonal. The "
+            "file may be damaged: use another copy of it"
         )
 
 
@@ -77,9 +88,9 @@ class StoredMap(NamedTuple):
     """The feature map of a term in a model file: the identity for the linear kernel, or k(x, B) R^-T for landmarks B.
 
     n, d : the number of features, and the number of columns of inputs.
-    kernel : the kernel as JSON stores it. This and all further attributes are None for the linear kernel.
+    kernel : the kernel as JSON stores it. For the linear kernel, `kernel`, `R` and `landmarks` are None.
     R : the lower triangular Cholesky factor of the kernel matrix of the landmarks.
-    landmarks : the landmarks, one per row, or the arrays CSR_PARTS of a sparse matrix of them.
+    landmarks : the landmarks, one per row. If they are a sparse matrix, the arrays CSR_PARTS of this matrix.
     """
 
     n: int
@@ -118,7 +129,10 @@ def check_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: st
     _check_sizes(fits and n_features in (None, d))
     check_factor("R", R)
     if not np.isfinite(values).all():
-        raise ModelFileError("the landmarks of a feature map have entries that are not finite: expected finite numbers")
+        raise ModelFileError(
+            "the landmarks of a feature map have entries that are not finite: expected finite numbers. The file may be "
+            "damaged: use another copy of it"
+        )
     return StoredMap(len(R), d, config["kernel"], R, landmarks)
 
 
@@ -126,7 +140,7 @@ def _check_sizes(fits: bool) -> None:
     if not fits:
         raise ModelFileError(
             "the sizes of a feature map do not match: expected as many landmarks as rows of the factor R, and as many "
-            "columns as the inputs have"
+            "columns as the inputs have. The file may be damaged: use another copy of it"
         )
 
 
@@ -141,9 +155,10 @@ def _is_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) 
 
 
 def read_pairs(arrays: Mapping[str, Array], name: str, n_labels: int) -> tuple[Ints, Labels] | None:
-    """Return the pairs of a feature and a label that have weights in the term called `name`, as `basis.pairs.Pairs`.
+    """Read which pairs of a feature and a label have weights in the term called `name`.
 
-    The arrays are the first pair of each feature, and the label of each pair. Return None if all pairs have weights.
+    Return two arrays, as in `basis.pairs.Pairs`: the index of the first pair of each feature, and the label of each
+    pair. Return None if all pairs have weights.
     """
     keys = f"pairs.{name}.counts", f"pairs.{name}.labels"
     if keys[0] not in arrays:
@@ -160,7 +175,8 @@ def read_pairs(arrays: Mapping[str, Array], name: str, n_labels: int) -> tuple[I
     if not fits:
         raise ModelFileError(
             f"the tensors {keys[0]!r} and {keys[1]!r} of the model file do not match: expected, for each feature, a "
-            f"number of labels, and these labels in increasing order, from 0 to {n_labels - 1}. Use another copy"
+            f"number of labels, and these labels in increasing order, from 0 to {n_labels - 1}. The file may be "
+            "damaged: use another copy of it"
         )
     return pointers, labels.astype(np.int32)
 
@@ -181,5 +197,6 @@ def check_terms(config: Mapping[str, Any], expected: Mapping[str, tuple[str, str
     stored = [(one["name"], one["cliques"], one["input"]) for one in config["terms"]]
     if stored != [(name, cliques, source) for name, (cliques, source) in expected.items()]:
         raise ModelFileError(
-            f"the model file has the terms {shown(stored)}: expected {', '.join(expected)}. Use another copy"
+            f"the model file has the terms {shown(stored)}: expected {', '.join(expected)}. The file may be damaged: "
+            "use another copy of it"
         )

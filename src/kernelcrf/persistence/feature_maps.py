@@ -42,6 +42,7 @@ def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str
             finite = np.isfinite(result.kernel.gram(result.landmarks[:1])).all()
         if not finite:
             raise ModelFileError(
-                f"the kernel values of {stored.n} landmarks have entries that are not finite: expected finite numbers"
+                f"the kernel values of {stored.n} landmarks have entries that are not finite: expected finite numbers. "
+                "The file may be damaged: use another copy of it"
             )
     return result

@@ -40,7 +40,7 @@ def pack(config: object) -> tuple[Any, dict[str, Array]]:
 
 
 class Texts(Sequence[str]):
-    """A list of strings that stay bytes until they are read. Reading a string that is not UTF-8 raises ValueError.
+    """A list of strings that are stored as bytes. Reading a string that is not UTF-8 raises ValueError.
 
     text : the bytes of all strings, one string after the other.
     bounds : string i begins at bounds[i] and ends before bounds[i + 1].
@@ -88,7 +88,7 @@ def listed(value: Any) -> Any:
 
 
 class _Packer:
-    """Replaces the long lists of a JSON value by marks, and collects the entries of these lists."""
+    """An object that replaces the long lists of a JSON value by marks, and collects the entries of these lists."""
 
     def __init__(self) -> None:
         self._text: list[bytes] = []
@@ -145,7 +145,7 @@ class _Packer:
 
 
 class _Reader:
-    """Replaces the marks in a JSON value by lists. The entries of the lists are taken from the arrays, in order."""
+    """An object that replaces the marks in a JSON value by lists, whose entries it takes from the arrays in order."""
 
     def __init__(self, arrays: Mapping[str, Array], texts: Callable[[Texts], Sequence[str]]) -> None:
         self._texts = texts
@@ -163,8 +163,8 @@ class _Reader:
         np.cumsum(lengths, out=self._bounds[1:])
         if not right or self._bounds[-1] != len(text):
             raise ValueError(
-                "the lengths in tensor 'config.lengths' have another sum than the size of tensor 'config.text': "
-                "expected the same number"
+                "the lengths in tensor 'config.lengths' do not add up to the size of tensor 'config.text': expected "
+                f"lengths >= 0 whose sum is {len(text)}"
             )
         self._used = dict.fromkeys(KINDS.values(), 0)
 
@@ -187,11 +187,11 @@ class _Reader:
         return self._list(kind, *shape)
 
     def check_end(self) -> None:
-        """Raise if the arrays have entries left after all lists were read from them."""
+        """Raise if the arrays have entries that belong to no list."""
         there = {"text": "config.lengths", "integers": "config.integers", "floats": "config.floats"}
         if any(self._used[kind] != len(self._arrays[name]) for kind, name in there.items()):
             raise ValueError(
-                "the tensors of long lists have too many entries: expected as many as the lists have together"
+                "the tensors of long lists have more entries than these lists: expected the same number of entries"
             )
 
     def _list(self, kind: str, n: int, width: int | None = None) -> Sequence[Any]:

@@ -52,7 +52,7 @@ class Content(NamedTuple):
 def write(path: PathLike, config: Mapping[str, object], arrays: Mapping[str, Array], *, answer_bytes: int = 0) -> None:
     """Write a model file; a file that exists at `path` is replaced when the new file is complete.
 
-    answer_bytes : the memory that the first answer of the model takes.
+    answer_bytes : the number of bytes of memory that the first prediction of the model needs.
     """
     packed, long_lists = pack(config)
     header = json.dumps({"format": FORMAT, "version": VERSION, **packed})
@@ -123,7 +123,10 @@ def begins_like_model(path: PathLike) -> bool:
 
 
 def _read_tensors(file: BinaryIO, tensors: Mapping[str, tuple[DType, list[int]]]) -> dict[str, Array]:
-    """Return the tensors with these types and shapes; safetensors would have each of them in memory twice."""
+    """Return the tensors with these types and shapes.
+
+    The function of safetensors for this purpose would hold each tensor in memory twice.
+    """
     n_header = int.from_bytes(file.read(8), "little")
     header, arrays = json.loads(file.read(n_header)), {}
     for name, (dtype, shape) in tensors.items():

@@ -28,7 +28,7 @@ LEAST_AGE = 60.0
 
 @contextmanager
 def whole_file(path: PathLike) -> Iterator[BinaryIO]:
-    """Open a temporary file for writing, which replaces the file `path` when the `with` block ends.
+    """Open a temporary file for writing; when the `with` block ends, the temporary file replaces the file `path`.
 
     After an error, `path` is unchanged. Other processes always see a complete file, either the old or the new one, even
     if two processes write to `path` at once. Errors of the operating system name `path`, not the temporary file.
@@ -43,9 +43,10 @@ def whole_file(path: PathLike) -> Iterator[BinaryIO]:
 
 
 def check_target(path: PathLike) -> None:
-    """Raise OSError if no file can be written to `path`; call this before a long fit, so that it can be saved.
+    """Raise OSError if no file can be written to `path`; call this function before a long fit that will be saved there.
 
-    A temporary file is opened, as `whole_file` does, and removed. Abandoned temporary files of `path` are removed, too.
+    The function opens a temporary file as `whole_file` does, and removes it. It also removes abandoned temporary files
+    of `path`.
     """
     with _temporary_file(path):
         pass
@@ -64,7 +65,10 @@ def named_errors(path: PathLike) -> Iterator[None]:
 
 @contextmanager
 def _temporary_file(path: PathLike) -> Iterator[tuple[BinaryIO, Path]]:
-    """Open the temporary file for `path`, and remove it at the end; yield the file, and `path` with links resolved."""
+    """Open a temporary file for `path`, and remove it at the end; yield a pair of this file and the target of `path`.
+
+    The target is `path` with all links resolved.
+    """
     target = Path(os.path.realpath(path))
     # They load a library of many megabytes, which who only reads files does not need.
     import secrets

@@ -219,7 +219,7 @@ class ReliabilityDisplay(CurveDisplay):
         name: str | None = None,
         ax: MaybeAxes = None,
     ) -> ReliabilityDisplay:
-        """Plot the reliability diagram of a fitted ChainCRF; ignore tokens with labels not in `estimator.classes_`."""
+        """Plot the reliability diagram of a fitted ChainCRF; ignore tokens whose label is not a class."""
         estimator = copy(estimator)
         known = set(estimator.classes_.tolist())
         rows = enumerate(read_list(y, "y", "a list of label sequences, one for each of X"))

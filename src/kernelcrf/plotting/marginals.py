@@ -87,7 +87,8 @@ class MarginalsDisplay(Display):
         """Plot the heatmap on `ax`, with a circle at the true label of each token.
 
         The circle is filled if the true label is the most probable label, and open otherwise. In long sequences,
-        circles would overlap, so that lines are drawn instead; a line is longer and black if its circle would be open.
+        circles would overlap; lines are drawn instead. A line is longer and black if the true label is not the most
+        probable label.
         """
         from matplotlib.ticker import MaxNLocator, ScalarFormatter
 

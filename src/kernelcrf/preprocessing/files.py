@@ -61,7 +61,8 @@ def save(model: UserData, path: PathLike, *, dtype: str | None = None) -> None:
     written as a model of CRFsuite, see `ChainCRF.save`.
 
     dtype : "float32" or "float16" rounds the weights to 32 or 16 bits, so that the file is smaller; None keeps them as
-        they are. Weights of 16 bits have three digits: compare `predict` before and after on held-out data.
+        they are. Weights of 16 bits have three digits: compare the predictions of the loaded and of the original
+        estimator on held-out data.
 
     Examples
     --------

@@ -115,7 +115,7 @@ def steps_to_arrays(steps: Pipeline, prefix: str) -> tuple[list[Config], Arrays]
 
 
 def transformer_from_arrays(config: Config, arrays: Mapping[str, Array], prefix: str) -> Any:
-    """Return the fitted transformer for a result of `transformer_to_arrays`; raise if the values are inconsistent."""
+    """Return the fitted transformer that `transformer_to_arrays` converted; raise if the values are inconsistent."""
     name = config["class"]
     if name == "passthrough":
         return name
@@ -132,13 +132,19 @@ def transformer_from_arrays(config: Config, arrays: Mapping[str, Array], prefix:
     if name not in CLASSES:
         raise ModelFileError(f"the file has the unknown transformer {shown(name)}: upgrade kernelcrf")
     if config["output"] not in OUTPUTS:
-        raise ModelFileError(f"output is {shown(config['output'])}: expected one of {shown(OUTPUTS)}")
+        raise ModelFileError(
+            f"output is {shown(config['output'])}: expected one of {shown(OUTPUTS)}. The file may be damaged: use "
+            "another copy of it"
+        )
     transformer = CLASSES[name]()
     set_parameters(transformer, config["parameters"], {})
     transformer.n_features_in_ = read_count(config, "n_features", 1)
     if (names := names_from_config(config, transformer.n_features_in_)) is not None:
         if string_names(names) is None:
-            raise ModelFileError(f"feature_names is {shown(names.tolist())}: expected strings, or null")
+            raise ModelFileError(
+                f"feature_names is {shown(names.tolist())}: expected strings, or null. The file may be damaged: use "
+                "another copy of it"
+            )
         transformer.feature_names_in_ = names
     sizes = {"d": transformer.n_features_in_}
     for attribute, shapes in FITTED[name].items():
@@ -149,7 +155,7 @@ def transformer_from_arrays(config: Config, arrays: Mapping[str, Array], prefix:
 
 
 def steps_from_arrays(configs: UserData, arrays: Mapping[str, Array], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the fitted transformer of each step, for a result of `steps_to_arrays`."""
+    """Yield the name and the fitted transformer of each step that `steps_to_arrays` converted."""
     for place, config in enumerate(configs):
         yield str(config["name"]), transformer_from_arrays(config, arrays, f"{prefix}{place}.")
 
@@ -171,7 +177,8 @@ def check_steps(steps: Sequence[tuple[str, Any]], n_features: int, budget: Budge
         width = _n_columns_out(transformer)
         if width != n_features:
             raise ModelFileError(
-                f"{shown(transformer)} returns {width} columns: expected {n_features}, which the next step needs"
+                f"{shown(transformer)} returns {width} columns: expected {n_features}, which the next step needs. The "
+                "file may be damaged: use another copy of it"
             )
         n_features = transformer.n_features_in_
     budget.charge("a row of the inputs of this pipeline", _row_bytes(transformers))
@@ -217,7 +224,8 @@ def _finish_imputer(imputer: SimpleImputer, config: Config) -> None:
     read_number(config["parameters"], "missing_values", finite=False)
     if config["dtype"] not in DTYPES or imputer.add_indicator or imputer.strategy not in STRATEGIES:
         raise ModelFileError(
-            f"{shown(imputer)} for values of type {shown(config['dtype'])}: expected a file written by save"
+            f"the file has {shown(imputer)}, fitted to values of type {shown(config['dtype'])}, which cannot be in a "
+            "model file: expected a file written by save"
         )
     # The versions of scikit-learn differ in which of the two they read; both have the type of the data in `fit`.
     vars(imputer).update(dict.fromkeys(("_fit_dtype", "_fill_dtype"), np.dtype(config["dtype"])))

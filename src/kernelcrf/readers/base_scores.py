@@ -20,10 +20,10 @@ def read_base_scores(
 ) -> dict[str, Floats] | None:
     """Return base scores as arrays with one row per token, or None if there are none.
 
-    base_scores : for each sequence, an array with one row per token and one column per label; if `flat` is True, one
-        such array for the tokens of all sequences. A dict may have these scores as "tokens", and as "steps" arrays with
-        the axes [token, label of the previous token, label of the token]. The first token of a sequence has no step,
-        and its scores of steps are not used.
+    base_scores : for each sequence, an array with one row per token and one column per label. If `flat` is True, a
+        single array with the tokens of all sequences. A dict may have such scores under the key "tokens", and scores of
+        steps under the key "steps": arrays with the axes [token, label of the previous token, label of the token]. The
+        first token of a sequence has no step, so that its scores of steps are ignored.
     """
     if base_scores is None:
         return None
@@ -45,7 +45,10 @@ def read_row_scores(base_scores: UserData, n_rows: int, n_labels: int) -> dict[s
     chains = Chains.from_lengths(np.ones(n_rows, np.int64))
     base = read_base_scores(base_scores, chains, n_labels, flat=True)
     if base is not None and set(base) != {TOKENS}:
-        raise ValueError("base_scores has scores of steps: expected one row per row of X, and one column per class")
+        raise ValueError(
+            "base_scores has scores of steps, but independent rows have no steps: expected one array, with one row per "
+            "row of X and one column per class"
+        )
     return base
 
 
@@ -67,7 +70,7 @@ def read_node_scores(
 
 
 def check_base_scores(names: Sequence[str], base: Mapping[str, Array] | None) -> None:
-    """Raise if `base` has other kinds of base scores than `names`, the kinds that the fit of the model had."""
+    """Raise unless the kinds of base scores in `base` are `names`, the kinds with which the model was fitted."""
     if base is None and not names:
         return
     given = [] if base is None else sorted(base)
@@ -83,7 +86,8 @@ def read_base_names(names: UserData) -> tuple[str, ...]:
     """Return the names of base scores of a model file; raise if a name is not known."""
     if not isinstance(names, list) or any(names.count(name) != (name in names) or name not in NAMES for name in names):
         raise ModelFileError(
-            f"the model file has base_scores={shown(names)}: expected some of {list(NAMES)}. Use another copy"
+            f"the model file has base_scores={shown(names)}: expected some of {list(NAMES)}. The file may be damaged: "
+            "use another copy of it"
         )
     return tuple(sorted(names))
 

@@ -60,7 +60,7 @@ def match_columns(
 def find_orders(
     owner: str, parts: Sequence[UserData], place: Callable[[int], str], names: Array | None
 ) -> list[list[int] | None]:
-    """Return, for each sequence, the position of each column in `names`, or None if its columns are in this order.
+    """Return, for each sequence, the positions of `names` among its columns; None if its columns are in this order.
 
     Raise if a sequence has other column names. The arguments are those of `match_columns`.
     """
@@ -105,9 +105,9 @@ def common_names(parts: Sequence[UserData], place: Callable[[int], str]) -> Arra
 def read_columns(
     owner: str, parts: Sequence[UserData], place: Callable[[int], str]
 ) -> tuple[Sequence[UserData], Array | None]:
-    """Return training sequences with all columns in the same order, and the column names, or None without names.
+    """Return a pair: the training sequences with their columns in the same order, and the names of these columns.
 
-    Raise if the sequences have different column names.
+    The second part is None if the columns have no names. Raise if the sequences have different column names.
 
     owner : the name of the estimator in error messages.
     place : a function that returns the name of sequence i in error messages, such as "X[0]".
@@ -137,7 +137,7 @@ def names_to_config(names: Array | None) -> list[UserData] | None:
 def named_errors(*names: str) -> Iterator[None]:
     """Shorten errors that scikit-learn raises in a `with` block to one line.
 
-    names : the checked arguments, such as "X" and "y". If the error mentions none of them, it is prefixed with them.
+    names : the checked arguments, such as "X" and "y". If an error mentions none of them, they are put before its text.
     """
     try:
         yield
@@ -174,7 +174,7 @@ def _name_to_json(name: UserData) -> UserData:
 
 
 def _are_positions(names: Sequence[Hashable] | Array | None) -> bool:
-    """Return whether the names only say positions: they are None, or 0, 1, ... in this order."""
+    """Return whether the names are None, or the positions 0, 1, ... in this order."""
     return names is None or tuple(names) == tuple(range(len(names)))
 
 
@@ -206,7 +206,7 @@ def _find_order(owner: str, columns: Array | None, place: str, names: Array | No
 
 
 def _are_no_names(names: Array, others: Array | None) -> bool:
-    """Return whether names are 0, 1, ..., which are only positions beside `others`, if these are strings."""
+    """Return whether `names` are 0, 1, ... and `others` are strings: numbers then do not count as names."""
     return _are_positions(names) and string_names(others) is not None
 
 

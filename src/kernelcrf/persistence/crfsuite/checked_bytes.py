@@ -14,7 +14,7 @@ NUMBER = np.dtype("<u4")
 
 @dataclass(frozen=True)
 class CheckedBytes:
-    """The bytes of a file, or of a part of it, whose name `what` is used in error messages."""
+    """The bytes of a file, or of a part of a file; `what` is the name of these bytes in error messages."""
 
     data: bytes
     what: str
@@ -23,7 +23,7 @@ class CheckedBytes:
         return len(self.data)
 
     def part(self, start: int, size: int, what: str) -> CheckedBytes:
-        """Return the `size` bytes from `start` on; raise if they are not all there."""
+        """Return the `size` bytes from `start` on; raise if there are fewer bytes."""
         self._check(start, size, what)
         return CheckedBytes(self.data[start : start + size], what)
 

@@ -119,7 +119,7 @@ def begins_like_crfsuite(path: PathLike) -> bool:
 
 
 def refuse_suffix(path: PathLike, kind: str) -> None:
-    """Raise if a file name has CRFsuite's extension; estimators of this kind cannot have that format."""
+    """Raise if a file name has CRFsuite's extension, because CRFsuite has no models of estimators called `kind`."""
     if os.fspath(path).endswith(SUFFIX):
         raise ValueError(
             f"path={shown(path)}: a {kind} cannot be written as a model of CRFsuite: expected a ChainCRF. Save it as a "
@@ -157,8 +157,8 @@ def read_model(source: PathLike | bytes) -> CRFsuiteModel:
 def write_model(model: CRFsuiteModel, path: PathLike) -> None:
     """Write a model file that CRFsuite can open; a file that exists at `path` is replaced when the new one is complete.
 
-    Raise ValueError if CRFsuite could not read the model: names that contain NUL or occur twice, ids without a name,
-    pairs that occur twice, and weights that are not finite.
+    Raise ValueError if CRFsuite could not read the model because of names that contain NUL or occur twice, ids without
+    a name, pairs that occur twice, or weights that are not finite.
 
     Examples
     --------
@@ -270,7 +270,10 @@ def _chunk_length(file: CheckedBytes, position: int, mark: bytes, what: str) -> 
 
 
 def _check_references(file: CheckedBytes, position: int, mark: bytes, n: int, source: Ints, is_listed: Array) -> None:
-    """Raise unless the references, by which CRFsuite finds features, lead to each listed feature once."""
+    """Raise unless the references lead exactly once to each feature for which `is_listed` is true.
+
+    CRFsuite finds features by these references.
+    """
     what = "the references to features"
     wrong = ModelFileError(f"{what} ({mark.decode()}) do not match the features: expected one per feature")
     if _chunk_length(file, position, mark, what) < n:
@@ -289,7 +292,10 @@ def _check_references(file: CheckedBytes, position: int, mark: bytes, n: int, so
 
 
 def _references(mark: bytes, source: Array, first: int, n: int, n_spare: int, position: int) -> bytes:
-    """Return the chunk of references to features that are sorted by `source`; the first feature has place `first`."""
+    """Return the chunk of references to features that are sorted by `source`.
+
+    first : the place of the first of these features among all features.
+    """
     counts = np.bincount(source, minlength=n)
     heads = np.arange(n) + np.cumsum(counts) - counts
     numbers = np.empty(n + len(source), np.int64)
@@ -310,25 +316,32 @@ def _encode(field: str, names: Sequence[str]) -> list[bytes]:
         raise ValueError(f"{field} has a name that UTF-8 cannot store ({error}): expected plain text") from None
     if b"\0" in b"".join(encoded):
         bad = next(name for name in names if "\0" in name)
-        raise ValueError(f"{field} has the name {shown(bad)}: expected names without NUL, which ends a name")
+        raise ValueError(
+            f"{field} has the name {shown(bad)}: expected names without NUL, because CRFsuite ends each name with NUL; "
+            "rename it"
+        )
     if len(set(encoded)) < len(encoded):
         bad = Counter(encoded).most_common(1)[0][0].decode("utf-8", "surrogateescape")
-        raise ValueError(f"{field} has the name {shown(bad)} more than once: expected different names")
+        raise ValueError(
+            f"{field} has the name {shown(bad)} more than once: expected different names; rename all but one"
+        )
     return encoded
 
 
 def _sorted_features(field: str, kind: int, weights: StateWeights | TransitionWeights, sizes: tuple[int, int]) -> Array:
-    """Return the features of one kind in CRFsuite's order; raise ValueError if CRFsuite could not read them."""
+    """Return the features of one kind in the order of CRFsuite; raise ValueError if CRFsuite could not read them."""
     arrays = [np.asarray(array) for array in weights]
     if {array.shape for array in arrays} != {(len(arrays[0].ravel()),)}:
         raise ValueError(
-            f"the arrays of {field} have the shapes {', '.join(str(array.shape) for array in arrays)}: expected one "
-            "dimension and the same length"
+            f"the arrays of {field} have the shapes {', '.join(str(array.shape) for array in arrays)}: expected "
+            "one-dimensional arrays of the same length"
         )
     source, label, weight = arrays
     for name, ids, size in zip(weights._fields, (source, label), sizes, strict=False):
         if len(ids) and (ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= size):
-            raise ValueError(f"{field}.{name} has values that are not ids of names: expected integers below {size:,}")
+            raise ValueError(
+                f"{field}.{name} has values that are not ids of names: expected integers >= 0 and below {size:,}"
+            )
     if weight.dtype.kind not in "iuf" or not np.isfinite(weight).all():
         raise ValueError(f"{field}.weights has values that are not finite: expected finite numbers")
     twice = ValueError(f"{field} has two weights for the same pair of ids: expected one weight per pair")
@@ -341,7 +354,7 @@ def _sorted_features(field: str, kind: int, weights: StateWeights | TransitionWe
 
 
 def _order_of_pairs(source: Array, label: Array, n_labels: int, error: ValueError) -> Array:
-    """Return the order of pairs of ids, by source and then by label; raise `error` if a pair occurs twice."""
+    """Return the indices that sort pairs of ids by source and then by label; raise `error` if a pair occurs twice."""
     pairs = source.astype(np.int64) * n_labels + label.astype(np.int64)
     order = np.argsort(pairs, kind="stable")
     if (np.diff(pairs[order]) == 0).any():

@@ -56,8 +56,8 @@ def read_names(file: CheckedBytes, start: int, n: int, what: str) -> list[bytes]
     bounds = np.append(places[by_place][1:], size)
     if (ids != np.arange(n)).any() or (lengths < 1).any() or (n and (ends[by_place] > bounds).any()):
         raise ModelFileError(
-            f"the list of {what} has wrong ids or lengths: expected ids from 0 to {n - 1:,} in order, and the length "
-            "of each name"
+            f"the list of {what} has ids other than 0 to {n - 1:,} in order, or wrong lengths of names: expected these "
+            "ids, and lengths >= 1 for which names do not overlap"
         )
     text = chunk.data
     names = [text[a:b] for a, b in zip(begins.tolist(), (ends - 1).tolist(), strict=True)]
@@ -70,7 +70,7 @@ def read_names(file: CheckedBytes, start: int, n: int, what: str) -> list[bytes]
 
 
 def names_chunk(names: Sequence[bytes]) -> bytes:
-    """Return the chunk of a list of names, whose ids are their places in the list."""
+    """Return the chunk of a list of names; the id of a name is its place in the list."""
     n = len(names)
     lengths = np.fromiter(map(len, names), np.int64, n) + 1
     places = FIRST_RECORD + np.cumsum(lengths + 8) - lengths - 8
@@ -147,7 +147,7 @@ def _mixed(x: Any, y: Any, k: Any) -> Any:
 
 @compiled
 def _lookup3(text: Any, ends: Any, hashes: Any) -> None:
-    """Compute the hashes of the keys whose last bytes are before `ends`; lookup3 is by Bob Jenkins, public domain."""
+    """Write the hash of each key text[ends[i - 1]:ends[i]] to `hashes`; lookup3 is by Bob Jenkins, public domain."""
     start = 0
     for i in range(len(ends)):
         end = ends[i]
