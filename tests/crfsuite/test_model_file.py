@@ -219,7 +219,7 @@ ONE = StateWeights(np.array([0]), np.array([0]), np.array([1.0]))
         ({"transitions": TransitionWeights([0.0], [0], [1])}, "transitions.sources has values that are not ids"),
         (
             {"transitions": TransitionWeights([0], [0, 0], [1])},
-            r"shapes \(1,\), \(2,\), \(1,\): expected one dimension",
+            r"shapes \(1,\), \(2,\), \(1,\): expected one-dimensional arrays",
         ),
         ({"state": StateWeights([0, 0], [0, 0], [1, 2])}, "state has two weights for the same pair of ids"),
     ],
