@@ -309,9 +309,9 @@ def test_a_checkpoint_continues_a_fit_of_several_inputs_and_knows_its_data(tmp_p
 @pytest.mark.parametrize(
     ("inputs", "X", "message"),
     [
-        (BOTH, DATA.X, r"X\[0\] has the entries|X has no mappings|has 2 features|entry"),
+        (BOTH, DATA.X, r"X\[0\] has the entries|the sequences of X are not mappings|has 2 features|entry"),
         ({"a": Input(), "b": Input()}, NAMED, r"X\[0\] has the entries 'a', 'words': expected an entry 'b'"),
-        ({"a": Input(of="a")}, DATA.X, r"inputs\['a'\] has of='a', but X has no mappings"),
+        ({"a": Input(of="a")}, DATA.X, r"inputs\['a'\] has of='a', but the sequences of X are not mappings"),
         ({"a": Input(columns=[7])}, DATA.X, r"inputs\['a'\] has the column 7: expected a slice, or a list of indices"),
         ({"a": Input(columns=["u"])}, DATA.X, "because X has no column names"),
         ({"a": Input(columns=slice(5, 9))}, DATA.X, "which selects no column"),

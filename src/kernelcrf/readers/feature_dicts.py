@@ -96,7 +96,7 @@ def new_vocabulary(separator: str) -> DictVectorizer:
 
 
 def has_vocabulary(vectorizer: Vectorizer | None) -> TypeGuard[DictVectorizer]:
-    """Return whether the vectoriser has one column per name; the others hash names."""
+    """Return True if the vectoriser has one column per name, and False if it hashes names or is None."""
     return hasattr(vectorizer, "separator")
 
 
@@ -134,9 +134,9 @@ def _set_names(vectorizer: DictVectorizer, names: Sequence[str]) -> DictVectoriz
 
 
 def look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries | None:
-    """Return the feature matrix of tokens that are all lists of names, or all dicts; None if they need another way.
+    """Return the feature matrix of ordinary tokens, or None if `vectorize` must read the tokens.
 
-    Dicts may be nested, and have strings, finite numbers and booleans as values.
+    Ordinary tokens are all lists of names, or all dicts with strings, finite numbers, booleans or dicts as values.
     """
     kinds = set(map(type, tokens))
     if tokens and kinds <= KINDS_OF_NAMES:
@@ -149,7 +149,7 @@ def look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries |
 
 
 def _find_names(tokens: Sequence[UserData], names: Iterable[str], vectorizer: DictVectorizer) -> Entries | None:
-    """Return a matrix with the value 1 for each name of the tokens, or None if they have other names than strings."""
+    """Return a matrix with the value 1 for each name of the tokens, or None if `vectorize` must read the tokens."""
     offsets = _offsets(tokens)
     try:
         if type(tokens[0]) is not dict:
@@ -166,7 +166,7 @@ def _find_names(tokens: Sequence[UserData], names: Iterable[str], vectorizer: Di
 
 
 def _collect(tokens: Sequence[Mapping[str, UserData]], vectorizer: DictVectorizer) -> Entries | None:
-    """Return the feature matrix of dicts that may have numbers and nested dicts as values, or None."""
+    """Return the feature matrix of feature dicts, or None if `vectorize` must read them."""
     names, values, ends = list[str](), list[float](), [0]
     try:
         for token in tokens:
@@ -234,7 +234,7 @@ def _distinct_items(tokens: Tokens, separator: str, place: Place | None) -> tupl
 
 
 def _check_items(items: Sequence[Item], ids: Labels, offsets: Ints, place: Place | None) -> list[Item]:
-    """Return the items with numbers as floats; raise for the first item whose name or value is not allowed."""
+    """Return the items with numbers converted to floats; raise if the name or the value of an item is not allowed."""
     checked = []
     for k, item in enumerate(items):
         try:

@@ -6,10 +6,10 @@ mapping, the type of the value decides how the item `name: value` changes the co
     "the"            add 1 to the column `name:the`
     2.5 or True      add 2.5, or 1, to the column `name`
     ["a", "b"]       add 1 to each of the columns `name:a` and `name:b`; a tuple or a set has the same effect
-    {"k": value}     do the same as for the item `name:k: value`
+    {"k": value}     add what the item `name:k: value` adds, by these same rules
 
-CRFsuite gives columns the same names, so that its models and ours can be converted to each other. Model files of
-earlier versions have "=" in the place of ":", and so does the name that `FeatureHasher` hashes.
+CRFsuite gives columns the same names. A model of CRFsuite can therefore be converted to a ChainCRF, and the reverse.
+The names have "=" in the place of ":" in model files of earlier versions, and before `FeatureHasher` hashes them.
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ def collect_items(
 ) -> None:
     """Append the column names and the values of a feature dict to two lists; leave out items whose value is 0.
 
-    This reads the usual dicts fast. Raise TypeError if a name or a value has another type, or is not finite. Then
-    `flat_items` and `check_item` read the dict, or raise an error that says which item is wrong.
+    This is a fast way to read ordinary dicts. Raise TypeError if a name is not a string, or if a value is not a string,
+    a finite number of Python, a boolean or a dict. Callers then use `flat_items` and `check_item`, which accept more
+    types and say which item is wrong.
 
     separator : the text between a name and a value, and between the names of nested dicts.
     """

@@ -59,7 +59,7 @@ def from_frame(
 ):
     """Return the sequences X of a data frame and their labels y; y is None if no `label` column is given.
 
-    If a column of `groups` is given, return X, y and the group of each sequence, for `fit` and for GroupKFold.
+    If `groups` is passed, return X, y and the group of each sequence, for `fit` and for GroupKFold.
 
     group : the column whose value is the same for all rows of a sequence. The sequences are in the order in which their
         groups first appear.
@@ -110,7 +110,10 @@ def from_frame(
     if not features:
         raise ValueError("features is empty: expected the name of at least one column")
     if label in features:
-        raise ValueError(f"features contains {shown(label)}, the label column: expected only columns of inputs")
+        raise ValueError(
+            f"features contains {shown(label)}, the label column: expected only columns of inputs; remove it from "
+            "features"
+        )
     rows = _rows_by_group(_values(frame[group]), group, None if order is None else _order(frame[order], order))
     if all(_holds_numbers(frame[name]) for name in features):
         inputs, offsets = frame[features], np.cumsum([0, *map(len, rows)])
@@ -135,7 +138,8 @@ def _one_per_sequence(values: Sequence[UserData], rows: Sequence[Places], name: 
         if different:
             raise ValueError(
                 f"frame has {shown(values[places[0]])} and {shown(values[different[0]])} in the groups column "
-                f"{shown(name)} of sequence {number}: expected one value for all rows of a sequence"
+                f"{shown(name)} of sequence {number}: expected one value for all rows of a sequence; correct the "
+                "column, or pass another one as groups="
             )
     return [values[places[0]] for places in rows]
 
@@ -176,7 +180,7 @@ def _order(column: UserData, name: str) -> Places:
         if _texts_of_numbers([values[row] for row in rows]):
             raise ValueError(
                 f"frame has numbers stored as text in the order column {shown(name)}, such as "
-                f"{shown(values[rows[0]])}, and text is sorted in another order than numbers: convert the column to "
+                f"{shown(values[rows[0]])}, whose order as text is not their numerical order: convert the column to "
                 "numbers"
             )
         return rows
@@ -188,9 +192,9 @@ def _order(column: UserData, name: str) -> Places:
 
 
 def _texts_of_numbers(values: Sequence[UserData]) -> bool:
-    """Return whether all values are numbers stored as text whose order is not numerical, such as "10" before "9".
+    """Return whether all values are numbers stored as text, and the values are not in numerical order.
 
-    values : the values, sorted as text.
+    values : the values, sorted as text, for example "10" before "9".
     """
     if not all(isinstance(value, str) for value in values):
         return False
@@ -204,7 +208,8 @@ def _refuse_missing(values: Sequence[UserData], name: str, argument: str) -> Non
     missing = next((row for row, value in enumerate(values) if value is None or value != value), None)
     if missing is not None:
         raise ValueError(
-            f"frame has no value in row {missing} of the {argument} column {shown(name)}: expected a value in every row"
+            f"frame has no value in row {missing} of the {argument} column {shown(name)}: expected a value in every "
+            "row; fill in or drop such rows"
         )
 
 

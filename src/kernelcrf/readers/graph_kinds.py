@@ -25,12 +25,12 @@ MOST_SCORES = 2**25
 
 @dataclass(frozen=True)
 class GraphKinds:
-    """The types of nodes and edges, and the cliques that the user has named.
+    """The types of nodes and edges, and the names of the user's cliques.
 
-    node_types, edge_types : the different types, integers before strings; None if nodes or edges have no types.
-    named : a dict from the names of the user's cliques to the number of nodes of each clique.
+    node_types, edge_types : the distinct types, integers before strings; None if nodes or edges have no types.
+    named : a dict from the names of the user's cliques to the number of nodes per clique.
 
-    Dicts of kinds have types as keys; if there are no types, the only key is None.
+    The properties `nodes`, `edges` and `edge_inputs` are dicts with types as keys. Without types, the only key is None.
     """
 
     node_types: tuple[Type, ...] | None = None
@@ -55,7 +55,7 @@ class GraphKinds:
 
     @property
     def edge_inputs(self) -> dict[Type | None, str]:
-        """Return, for the edges of each type, the name of the term that depends on their inputs."""
+        """Return a dict from types of edges to the name of the term that reads the inputs of these edges."""
         return _kinds(EDGE_INPUTS, self.edge_types)
 
     @property
@@ -69,7 +69,7 @@ class GraphKinds:
         return self != GraphKinds()
 
     def public_names(self, kinds: Iterable[str]) -> tuple[str, ...]:
-        """Return the names of kinds that users see: no kinds of nodes, and "edges" in place of all kinds of edges."""
+        """Return the names that users see: "edges" for each kind of edges, and no name for kinds of nodes."""
         names = dict.fromkeys(self.edges.values(), EDGES) | {kind: name for name, kind in self.cliques.items()}
         nodes = set(self.nodes.values())
         return tuple(dict.fromkeys(names.get(kind, kind) for kind in kinds if kind not in nodes))
@@ -103,8 +103,8 @@ class GraphKinds:
         if new:
             known = f"expected names among {shown_list(self.named)}" if self.named else "expected no cliques"
             raise ValueError(
-                f"X has cliques named {shown_list(new)}, which are new to the model: {known}; fit the model "
-                "to graphs that have these cliques"
+                f"X has cliques named {shown_list(new)}, which the training graphs do not have: {known}; fit the "
+                "model to graphs that have these cliques"
             )
         for name, k in other.named.items():
             if k != self.named[name]:
@@ -120,7 +120,7 @@ class GraphKinds:
 
     @classmethod
     def from_config(cls, config: Config | None, L: int) -> Self:
-        """Return the kinds that a model file stores; None stands for graphs without types and named cliques.
+        """Return the kinds that a model file stores; None means graphs without types and without named cliques.
 
         L : the number of labels per node.
         """
@@ -130,7 +130,7 @@ class GraphKinds:
         if not isinstance(named, dict) or not all(type(k) is int and 2 <= k <= MOST_SCORES for k in named.values()):
             raise ModelFileError(
                 f"the model file has the cliques {shown(named)}: expected a number of nodes, 2 or more, for each "
-                "name. Use another copy"
+                "name. The file may be damaged: use another copy of it"
             )
         kinds = cls(_read_types(config, "node_types"), _read_types(config, "edge_types"), named)
         kinds.check_sizes(L)
@@ -142,13 +142,15 @@ def _kinds(kind: str, types: tuple[Type, ...] | None) -> dict[Type | None, str]:
 
 
 def _different(types: Array | None) -> tuple[Type, ...] | None:
-    """Return the different types, integers before strings; the order of nodes or edges does not matter."""
+    """Return the distinct types, integers before strings, or None if there are no types."""
     return None if types is None else tuple(sorted(set(types.tolist()), key=lambda one: (isinstance(one, str), one)))
 
 
 def _check_types(what: str, known: tuple[Type, ...] | None, given: tuple[Type, ...] | None) -> None:
     if known is None and given is not None:
-        raise ValueError(f"X has {what} types, but the model was fitted without {what} types: pass graphs without them")
+        raise ValueError(
+            f"X has {what} types, but the model was fitted without {what} types: pass graphs without {what} types"
+        )
     if given is None and known is not None:
         raise ValueError(
             f"X has no {what} types, but the model was fitted with the {what} types {shown_list(known)}: pass graphs "
@@ -168,9 +170,12 @@ def _read_types(config: Config, name: str) -> tuple[Type, ...] | None:
         return None
     if not isinstance(types, list) or not types or not all(type(type_) in (str, int) for type_ in types):
         raise ModelFileError(
-            f"the model file has {name}={shown(types)}: expected a list of strings and integers, or null. Use "
-            "another copy"
+            f"the model file has {name}={shown(types)}: expected a list of strings and integers, or null. The file "
+            "may be damaged: use another copy of it"
         )
     if len(set(types)) < len(types):
-        raise ModelFileError(f"the model file has {name}={shown(types)}: expected different types. Use another copy")
+        raise ModelFileError(
+            f"the model file has {name}={shown(types)}: expected no duplicates. The file may be damaged: use another "
+            "copy of it"
+        )
     return tuple(types)

@@ -70,9 +70,9 @@ class GraphSamples:
     columns : the names of the features of nodes and of edges.
     node_types, edge_types : the type of each node and of each edge, or None.
     cliques : a dict from the user's names to cliques, one row of node numbers per clique.
-    known : the kinds of cliques of a fitted model, or None if the kinds are those of these graphs.
-    named : the reader of the features of nodes, if these are several inputs with names; else None. The nodes of a graph
-        are then read like the tokens of a sequence.
+    known : the kinds of cliques of a fitted model; None means the kinds that these graphs have.
+    named : if nodes have several inputs with names, the reader of these inputs; else None. The reader reads the nodes
+        of a graph like the tokens of a sequence.
     """
 
     nodes: Inputs | NamedInputs
@@ -89,11 +89,11 @@ class GraphSamples:
 
     @cached_property
     def kinds(self) -> GraphKinds:
-        """Return the types and the names of cliques; together they say which cliques share a potential."""
+        """Return the types and the names of cliques, which determine the cliques that share a potential."""
         return GraphKinds.of(self.node_types, self.edge_types, self.cliques) if self.known is None else self.known
 
     def with_kinds(self, known: GraphKinds) -> GraphSamples:
-        """Return these graphs with the kinds of cliques of a fitted model; raise if a type or name is not known."""
+        """Return these graphs with `known`, the kinds of a fitted model; raise if it lacks a kind of these graphs."""
         known.check_known(self.kinds, self.nodes.shape[0], len(self.edges))
         return replace(self, known=known)
 
@@ -187,7 +187,7 @@ class GraphSamples:
         )
 
     def spread(self, rows: Floats) -> dict[str, Floats]:
-        """Split an array with one row per node by the kinds of nodes; rows have the order of the cliques of a kind."""
+        """Return a dict from kinds of nodes to the rows of these nodes, given an array with one row per node."""
         return {kind: rows[self.members(kind)[:, 0]] for kind in self.kinds.nodes.values()}
 
     def members(self, cliques: str) -> Ints:
@@ -204,7 +204,7 @@ class GraphSamples:
 
     @cached_property
     def _members(self) -> dict[str, Ints]:
-        """Return the cliques of all kinds except skips and paths."""
+        """Return a dict from each kind of cliques, except skips and paths, to its array of node numbers."""
         nodes, kinds = np.arange(self.nodes.shape[0])[:, None], self.kinds
         cliques = {NODES: nodes, EDGES: self.edges, EDGE_INPUTS: self.edges}
         cliques |= {kind: _of_type(nodes, self.node_types, type_) for type_, kind in kinds.nodes.items()}
@@ -215,9 +215,10 @@ class GraphSamples:
 
     @property
     def inputs_of_nodes(self) -> dict[str, Inputs]:
-        """Return, for each kind of nodes, their features, one row per node of this kind.
+        """Return a dict from each kind of nodes to the features of these nodes, one row per node.
 
-        If there are several inputs, each input has one matrix per kind; the key is the name of the term.
+        If nodes have several inputs, there is a matrix for each pair of an input and a kind, and its key is the name of
+        the term that reads it.
         """
         rows = {kind: _of_type(self.nodes, self.node_types, type_) for type_, kind in self.kinds.nodes.items()}
         if self.named is None:
@@ -226,7 +227,7 @@ class GraphSamples:
 
     @property
     def inputs_of_edges(self) -> dict[str, Inputs]:
-        """Return, for each kind of edges, the inputs of an edge kernel, one row per edge of this kind."""
+        """Return a dict from each kind of edges to the inputs of an edge kernel, one row per edge of this kind."""
         return {kind: _of_type(self.edge_inputs, self.edge_types, type_) for type_, kind in self.kinds.edges.items()}
 
     @cached_property
@@ -331,11 +332,11 @@ def read_graphs(X: UserData) -> list[UserData]:
 def _match_columns(
     graphs: list[OpenGraph], like: GraphSamples | None, named: InputsReader | None
 ) -> tuple[list[OpenGraph], GraphColumns]:
-    """Return graphs whose features have their columns in the same order, and the names of the columns.
+    """Return a pair: the graphs with their feature columns in the same order, and the names of the columns.
 
-    The columns have the order of `like`, or, if `like` is None, the order of the first graph.
+    The columns have the order of `like` or, if `like` is None, the order of the first graph.
 
-    named : the reader that has read the features of nodes already, or None.
+    named : the reader that has already read the features of nodes, or None.
     """
     known = GraphColumns() if like is None else like.columns
 
@@ -366,7 +367,7 @@ def _of_type(rows: Inputs, types: Array | None, wanted: Type | None) -> Inputs:
 
 
 def _join_types(parts: Sequence[Array | None]) -> Array | None:
-    """Return the types of all graphs as one array; return None if there are none."""
+    """Return the types of all graphs as one array, or None if the graphs have no types."""
     types = np.concatenate([np.empty(0, object), *(part for part in parts if part is not None)])
     return types if len(types) else None
 

@@ -1,9 +1,11 @@
 """Read sequences, rows or nodes of graphs that have several inputs, each with its own kernel.
 
 A sequence is a mapping from names to entries. Each entry is an array, a sparse matrix, a data frame or a list of
-feature dicts, with one row or dict per token. A sequence may also be a single one of these; all inputs then read the
-same tokens, or some columns of them. If `lengths=` is given, X is such a mapping, or a single table, for the tokens of
-all sequences one after the other. Rows are read as sequences of one token, and the nodes of a graph as a sequence.
+feature dicts, with one row or dict per token. A sequence may also be a single array, matrix, data frame or list. All
+inputs then read this object, or some of its columns.
+
+With `lengths=`, X is one mapping or one such object, which has the tokens of all sequences one after the other. A row
+is read as a sequence of one token. The nodes of a graph are read as the tokens of a sequence.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from kernelcrf.validation import is_whole, shown, shown_list
 class InputsReader:
     """Reads sequences with the same entries and columns as the sequences passed to `fit`.
 
-    entries : the reader of each entry of a sequence; if sequences are no mappings, the only key is None.
+    entries : the reader of each entry of a sequence; if sequences are not mappings, the only key is None.
     sources : the entry and the columns that each input reads.
     """
 
@@ -61,8 +63,8 @@ class InputsReader:
             for name, (entry, _) in chosen.items():
                 if entry is not None:
                     raise ValueError(
-                        f"inputs[{name!r}] has of={entry!r}, but X has no mappings: expected {{{entry!r}: an array}} "
-                        "in place of an array; pass of=None for inputs that read the whole array"
+                        f"inputs[{name!r}] has of={entry!r}, but the sequences of X are not mappings: expected "
+                        f"mappings such as {{{entry!r}: an array}}; pass of=None if the input reads the whole sequence"
                     )
         of = {name: (entry or name) if are_mappings else None for name, (entry, _) in chosen.items()}
         readers: dict[str | None, SequenceReader] = {}
@@ -87,7 +89,7 @@ class InputsReader:
 
     @classmethod
     def of_whole(cls, reader: SequenceReader, names: Iterable[str]) -> InputsReader:
-        """Return a reader for inputs that all read the same whole sequences by `reader`."""
+        """Return a reader with which each named input consists of all columns that `reader` reads."""
         return cls({None: reader}, dict.fromkeys(names, Source(None, None)))
 
     def extend(
@@ -123,8 +125,12 @@ class InputsReader:
     def _check_mappings(self, X: UserData, lengths: UserData) -> None:
         were_mappings = None not in self.entries
         if _are_mappings(X, lengths) != were_mappings and not _is_empty(X, lengths):
-            expected = f"mappings with the entries {_listed(self.entries)}" if were_mappings else "no mappings"
-            raise TypeError(f"X has another form than in fit: expected {expected}")
+            expected = (
+                f"a list of mappings with the entries {_listed(self.entries)}"
+                if were_mappings
+                else "sequences that are not mappings"
+            )
+            raise TypeError(f"X and the X of fit do not have the same form: expected {expected}")
 
     def _select(self, tables: Mapping[str | None, Inputs]) -> NamedInputs:
         """Return the matrix of each input, given the table of each entry."""
@@ -171,7 +177,7 @@ class InputsReader:
 
     @property
     def column_names(self) -> Array | None:
-        """Return the names of the columns if sequences were data frames, and no mappings; otherwise None."""
+        """Return the names of the columns if sequences were single data frames; otherwise None."""
         return self.entries[None].column_names if None in self.entries else None
 
     @property
@@ -199,7 +205,7 @@ class InputsReader:
 
 
 def reader_from_config(config: Mapping[str, UserData], owner: str = OWNER) -> SequenceReader | InputsReader:
-    """Return the reader that a model file describes, for an estimator of the name `owner`."""
+    """Return the reader that a model file describes, for the estimator called `owner`."""
     return (InputsReader if config["kind"] == SEVERAL else SequenceReader).from_config(config, owner)
 
 
@@ -225,7 +231,7 @@ def _is_empty(X: UserData, lengths: UserData) -> bool:
 
 
 def _entries_of(X: UserData, lengths: UserData, entries: list[str | None]) -> dict[str | None, UserData]:
-    """Return the sequences of each entry; if sequences are no mappings, the only entry is None."""
+    """Return a dict from entries to their sequences; if sequences are not mappings, the only key is None."""
     if entries == [None]:
         return {None: X}
     if lengths is not None:
@@ -254,7 +260,7 @@ def _named(entry: str | None) -> Iterator[None]:
 
 
 def _same_lengths(chains: Mapping[str | None, Chains]) -> Chains:
-    """Return the chains that all entries have; raise if the entries of a sequence differ in their length."""
+    """Return the `Chains` that all entries share; raise if the entries of a sequence have different lengths."""
     (first, first_chains), *others = chains.items()
     for entry, entry_chains in others:
         differ = np.flatnonzero(entry_chains.lengths != first_chains.lengths)

@@ -6,7 +6,7 @@ itself, which NaN does not. A string in the place of a sequence is a sequence of
 special meaning:
 
     None, pandas.NA The label is missing. A masked entry of a masked array is missing too.
-    -1              The label is missing or a class by the rule of `kernelcrf.readers.missing_labels`.
+    -1              The label is missing, or it is a class: see `kernelcrf.readers.missing_labels`.
     {"a", "b"}      The label is one of the elements of this set or frozenset.
 
 If a token has a set of labels, training maximises the probability that its label is in the set.
@@ -71,7 +71,7 @@ class LabelReader:
         return reader
 
     def extend(self, tokens: Iterable[UserData], classes: Iterable[Hashable] | None = None) -> LabelReader:
-        """Return a reader that has the given classes as well or, if `classes` is None, the labels of the tokens."""
+        """Return a reader that also has the given classes or, if `classes` is None, also the labels of the tokens."""
         seen = distinct_labels(tokens) if classes is None else list(dict.fromkeys(classes))
         _check_labels(seen, "classes")
         new = [label for label in seen if label not in self._index and not self._is_missing(label)]
@@ -109,8 +109,8 @@ class LabelReader:
         """Compare predicted class indices with labels, and return two arrays with one flag per token.
 
         The first array says whether the prediction is right, the second whether the label is known. A label that is not
-        among the classes counts as known, and every prediction for it counts as wrong. If no label is among the
-        classes, there is a warning.
+        among the classes counts as known, and every prediction for it counts as wrong. Warn if no label is
+        among the classes.
         """
         known = np.array([not (isinstance(label, SETS) or self._is_missing(label)) for label in tokens], bool)
         check_same_type(compress(tokens, known), self._index, "y", "the data of the fit")

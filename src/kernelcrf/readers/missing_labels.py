@@ -65,8 +65,8 @@ def missing_among(
 def _warn_of_signs(others: Iterable[UserData]) -> None:
     if not any(isinstance(label, bool | np.bool_) for label in others):
         warnings.warn(
-            "the labels are -1, 0 and 1, and -1 is read as a missing label: pass classes=[-1, 0, 1] if it is a class. "
-            "If it is missing, pass classes=[0, 1], or None in the place of -1; where there is no parameter classes=, "
-            "use None, or strings as labels",
+            "the labels are -1, 0 and 1, and -1 is read as a missing label: pass classes=[-1, 0, 1] if -1 is a "
+            "class. If -1 means missing, pass classes=[0, 1], or replace -1 by None. Without a parameter classes=, "
+            "replace -1 by None if it means missing, or use strings as labels if it is a class",
             stacklevel=stacklevel_of_user(),
         )

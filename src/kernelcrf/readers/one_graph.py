@@ -22,7 +22,7 @@ OPTIONAL = ("edge_features", "node_types", "edge_types", "cliques")
 
 
 class OpenGraph(NamedTuple):
-    """The parts of a graph as the user passed them; features of several inputs are read already, as `NamedInputs`.
+    """The parts of a graph as the user passed them, but several inputs of nodes are already read as `NamedInputs`.
 
     place, edge_place : the names of the node features and of the edge features in error messages.
     nodes : the features of the nodes, one row per node.
@@ -55,7 +55,7 @@ class OneGraph(NamedTuple):
 
 
 def open_graph(x: UserData, i: int, directed: bool) -> OpenGraph:
-    """Return the parts of the graph x, which is X[i]; raise if a networkx graph or a mapping does not have them."""
+    """Return the parts of the graph x, which is X[i]; raise if a networkx graph or a mapping lacks a part."""
     if hasattr(x, "nodes") and hasattr(x, "edges") and hasattr(x, "adjacency"):
         return _from_networkx(x, i, directed)
     if isinstance(x, Mapping) and not is_sparse(x):  # a sparse matrix of format DOK is a dict
@@ -230,7 +230,7 @@ def _cliques(values: UserData, n_nodes: int, i: int) -> dict[str, Ints]:
 
 
 def _node_numbers(values: UserData, n_nodes: int, what: str, expected: str) -> Ints:
-    """Return a two-dimensional array of node numbers, or an empty array of any shape; raise for other values."""
+    """Return the values as a two-dimensional array of node numbers, or as an empty array if there are none."""
     opened = read_container(values, what, expected)
     try:
         numbers = np.asarray(opened)
@@ -248,7 +248,7 @@ def _node_numbers(values: UserData, n_nodes: int, what: str, expected: str) -> I
 
 
 def _first_twice(rows: Ints) -> int | None:
-    """Return the index of the first row that occurs again, or None."""
+    """Return the index of the first row that occurs more than once, or None if all rows are different."""
     _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
     return int(first[counts > 1].min()) if (counts > 1).any() else None
 

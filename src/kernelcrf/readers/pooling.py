@@ -4,8 +4,10 @@
     max     the largest value of each column
     ends    the inputs of the first and of the last token, next to each other
 
-A function of the user gets a sequence, the first token, and the token after the last one, and returns a feature dict, a
-list of feature names, or a vector. Candidates are all segments of up to D tokens; see `inference.segments`.
+A user may pass a function instead. Its arguments are a sequence, the index of the first token of a segment, and the
+index after the last token. It returns a feature dict, a list of feature names, or a vector.
+
+Candidates are all segments of up to D tokens; see `inference.segments`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ POOLING = either(one_of(MEAN, MAX, ENDS), Constraint("a function of a sequence, 
 
 
 def candidates(chains: Chains, D: int) -> tuple[Ints, Ints]:
-    """Return the first tokens, and the tokens after the last ones, of all candidate segments."""
+    """Return two arrays with one entry per candidate segment: its first row, and the row after its last row."""
     rows = candidate_rows(chains, D)
     counts = np.diff(rows)
     starts = np.repeat(np.arange(chains.n_nodes), counts)
@@ -64,11 +66,11 @@ def described(
 ) -> list[list[Any]]:
     """Call a function of the user for all candidate segments of each sequence, and return its results.
 
-    chains : the sequences of X to describe; their numbers are their indices in X.
+    chains : the sequences to pass to the function; the number of a sequence is its index in X.
     """
     if lengths is not None:
         raise ValueError(
-            "lengths was passed, and pooling is a function of sequences: expected X as a list of sequences, without "
+            "lengths was passed, but pooling is a function of one sequence: expected X as a list of sequences; omit "
             "lengths="
         )
     sequences: Sequence[Any] = read_list(X, "X")

@@ -3,7 +3,7 @@
 If a row may have several labels, y is an indicator matrix as in scikit-learn, dense or sparse: one row per sample and
 one column per label. If y contains zeros, -1 marks a missing label. Otherwise, for example if y contains only -1 and 1,
 each column may have any two values, and no label is missing. A one-dimensional y counts as a matrix with one column.
-This is the rule of `kernelcrf.readers.missing_labels`, which also holds if each row has one label.
+The module `kernelcrf.readers.missing_labels` states the rule for -1, which is the same if each row has one label.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RowReader:
 
     owner : the name of the estimator, for error messages.
     column_names : the names of the columns if `fit` was given a data frame; otherwise None.
-    named : if the inputs have names, the reader of inputs, for which a row is a sequence of one token; otherwise None.
+    named : if the inputs have names, the reader that reads each row as a sequence of one token; otherwise None.
     """
 
     owner: str
@@ -181,7 +181,7 @@ def _targets(y: UserData) -> UserData:
 
 
 def find_classes(y: Array, given: UserData = None) -> tuple[Array, Labels]:
-    """Return the sorted classes, and the class index of each row; the index of a row without a label is -1.
+    """Return a pair: the sorted classes, and the class index of each row, which is -1 for a missing label.
 
     given : all classes, or None for the labels of y.
     """
@@ -201,10 +201,10 @@ def find_classes(y: Array, given: UserData = None) -> tuple[Array, Labels]:
 
 
 def more_classes(y: UserData, known: Array, given: UserData, n_rows: int) -> tuple[Array, Labels]:
-    """Return the sorted classes of an earlier model and of y, and the class index of each row; -1 for a missing label.
+    """Return a pair: the sorted old and new classes, and the class index of each row, which is -1 for a missing label.
 
     known : the classes of the earlier model.
-    given : further classes, or None for the labels of y.
+    given : the new classes; None means the labels of y that the earlier model does not have.
     """
     y = np.asarray(_targets(y))
     if y.shape != (n_rows,):
@@ -219,7 +219,7 @@ def more_classes(y: UserData, known: Array, given: UserData, n_rows: int) -> tup
 
 
 def read_classes(y: UserData, classes: Array, n_rows: int) -> Labels:
-    """Return the class index of each row, -1 for a missing label; raise if there are not `n_rows` labels of classes."""
+    """Return `n_rows` class indices, -1 for a missing label; raise if y has another length or other labels."""
     y = np.asarray(_targets(y))
     if y.shape != (n_rows,):
         raise ValueError(f"y has shape {y.shape}: expected ({n_rows},), one label per row of X")
@@ -244,7 +244,7 @@ def _missing(y: Array, classes: UserData) -> Flags:
 
 
 def _same_type(labels: Array) -> Array:
-    """Return labels that are stored as objects, such as strings beside None, as an array of strings or numbers."""
+    """Convert labels that are stored as Python objects to an array of strings or numbers, if all have the same type."""
     kinds = {type(label) for label in labels.tolist()} if labels.dtype == object else set()
     return np.asarray(labels.tolist()) if len(kinds) == 1 and kinds <= {str, int, float, bool} else labels
 
@@ -335,7 +335,8 @@ class LabelSetReader:
         if any(pair.shape != (2,) for pair in values) or (one_column and len(values) != 1):
             raise ModelFileError(
                 f"the model file has values of labels with the shapes {shown_list(pair.shape for pair in values)}: "
-                "expected (2,) for each label, and only one label if one_column is true. Use another copy"
+                "expected (2,) for each label, and only one label if one_column is true. The file may be damaged: "
+                "use another copy of it"
             )
         return cls(values, one_column)
 

@@ -44,8 +44,8 @@ class Scheme(NamedTuple):
     """A tagging scheme.
 
     letters : the letters of all tags, as they are written.
-    starts, ends : the letters, of a parsed tag, at which a span may start, and at which it may end.
-    b_separates : whether B only starts a span directly after another span of the same type, as in IOB1.
+    starts, ends : the letters of parsed tags at which a span may start, and at which a span may end.
+    b_separates : whether B may start a span only directly after another span of the same type, as in IOB1.
     """
 
     letters: str
@@ -54,7 +54,7 @@ class Scheme(NamedTuple):
     b_separates: bool = False
 
     def parse(self, label: object) -> Tag | None:
-        """Return the tag that a label spells, or None if the scheme has no such tag."""
+        """Return the parsed tag of a label, or None if the label is not a tag of the scheme."""
         letter, _, type_ = label.partition("-") if isinstance(label, str) else ("", "", "")
         if len(letter) != 1 or letter not in self.letters or (letter == "O" and label != "O"):
             return None

@@ -36,8 +36,8 @@ class KnownSegments(NamedTuple):
     """The segments that the labels of tokens determine, completely or in part.
 
     observed : all segments, or None if some labels are missing.
-    opens, continues : for each token (row) and each label of segments (column), whether the token may be the first, or
-        a later, token of a segment with this label; None if no label is missing.
+    opens, continues : flags with one row per token and one column per label of segments. They say whether the token may
+        be the first token, or a later token, of a segment with this label. None if no label is missing.
     """
 
     observed: Observed | None
@@ -49,9 +49,9 @@ class KnownSegments(NamedTuple):
 class SegmentLabels:
     """The labels of tokens (classes), and the labels of the segments to which the tokens belong (types).
 
-    classes, types : the labels of tokens, and of segments.
+    classes, types : the labels of tokens, and the labels of segments.
     of_class : for each class, the index of its type.
-    opens, continues : for each class, whether such a token may be the first, or a later, token of a segment.
+    opens, continues : for each class, whether its tokens may be the first token, or later tokens, of a segment.
     """
 
     classes: Array
@@ -94,7 +94,7 @@ class SegmentLabels:
 
     @cached_property
     def _class_of(self) -> Ints:
-        """Return the class of the first, and of later, tokens of a segment: one row each, one column per type."""
+        """Return the class of the first (row 0) and of later (row 1) tokens of a segment, for each type (column)."""
         classes = np.zeros((2, len(self.types)), np.int64)
         for row, flags in enumerate((self.opens, self.continues)):
             classes[row, self.of_class[flags]] = np.flatnonzero(flags)
@@ -119,14 +119,14 @@ class SegmentLabels:
             return None
         if set(base) != {TOKENS}:
             raise ValueError(
-                f"base_scores has scores of {' and '.join(sorted(base))}: expected scores of tokens alone, because "
-                "neighbouring tokens of a segment have no step between them"
+                f"base_scores has scores of {' and '.join(sorted(base))}: expected only scores of tokens, because "
+                "there are no transitions between the tokens of a segment"
             )
         first, later = (np.asarray(base[TOKENS][:, classes], np.float64) for classes in self._class_of)
         return {TOKENS: later, FIRSTS: first - later}
 
     def known(self, indices: Labels, allowed: Flags | None, chains: Chains) -> KnownSegments:
-        """Return what the labels of tokens say about the segments.
+        """Return the segments that the labels of tokens determine, completely or in part.
 
         indices, allowed : the index of each token's class, and the classes that it may have; see `LabelReader.encode`.
         """
@@ -148,7 +148,7 @@ class SegmentLabels:
 
 
 def fit_labels(tokens: Iterable[UserData], classes: UserData = None) -> LabelReader:
-    """Return the reader of the labels of tokens; IOB2 tags get a B and an I for each type."""
+    """Return a reader of the labels of tokens; if they are IOB2 tags, it has a B tag and an I tag for each type."""
     seen = distinct_labels(tokens) if classes is None else list(classes)
     # Beside tags, -1 is a missing label.
     known = [label for label in seen if not is_minus_one(label)]
@@ -199,7 +199,7 @@ def read_tokens(y: UserData, chains: Chains, *, flat: bool = False, is_tags: boo
 
 
 def extend_labels(reader: LabelReader, tokens: Iterable[UserData], classes: UserData = None) -> LabelReader:
-    """Return a reader that also knows the labels of tokens; each new type of IOB2 tags gets a B and an I."""
+    """Return a reader that also has the labels of tokens, and a B tag and an I tag for each new type of IOB2 tags."""
     extended = reader.extend(tokens, classes)
     labels = extended.classes.tolist()
     return extended if extended is reader else fit_labels(labels, labels)
@@ -214,7 +214,7 @@ def _has_segments(y: UserData) -> bool:
 
 
 def _segments(row: UserData, T: int, number: int) -> list[tuple[int, int, Any]]:
-    """Return the segments of one sequence, from left to right; raise if they are no tuples, or overlap."""
+    """Return the segments of one sequence, from left to right; raise if they are not tuples, or overlap."""
     at = 0
     for one in (segments := sorted(row, key=lambda one: one[:2])):
         is_segment = isinstance(one, tuple) and len(one) == 3 and is_whole(one[0]) and is_whole(one[1])

@@ -143,13 +143,13 @@ class SequenceReader:
         return flat, chains
 
     def look_up(self, x: UserData) -> Entries | None:
-        """Return the features of one sequence by a short way; None if it is not an ordinary list of feature dicts."""
+        """Return the features of one sequence, or None if it is not an ordinary list of feature dicts. This is fast."""
         if type(x) is not list or not feature_dicts.has_vocabulary(self.vectorizer):
             return None
         return feature_dicts.look_up(x, self.vectorizer)
 
     def width(self, name: str) -> int:
-        """Return the number of columns; there is one input, whatever its name."""
+        """Return the number of columns. There is only one input, so `name` is ignored."""
         return self.n_features
 
     def is_sparse(self, name: str) -> bool:

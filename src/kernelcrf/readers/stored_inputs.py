@@ -26,7 +26,7 @@ class StoredColumns(NamedTuple):
 
     names : the names of the columns, or None if they have none; for feature dicts, None means that names are hashed.
     separator : the text between a name and its value in the names of the columns of feature dicts.
-    texts : the names of feature dicts as bytes, instead of `names`. Whoever decodes them checks that they are distinct.
+    texts : the names of feature dicts as bytes, instead of `names`; it is not yet checked that they are distinct.
     """
 
     kind: Kind
@@ -51,7 +51,7 @@ class Columns(Protocol):
 class Source(NamedTuple):
     """The entry and the columns of each sequence that an input reads.
 
-    entry : the name of the entry, or None if sequences are no mappings.
+    entry : the name of the entry, or None if sequences are not mappings.
     columns : indices of columns, or None for all columns.
     """
 
@@ -60,12 +60,12 @@ class Source(NamedTuple):
 
 
 def columns_from_config(config: Mapping[str, UserData]) -> StoredColumns:
-    """Return the columns that the part of a model file about sequences describes; raise if it is inconsistent."""
+    """Return the columns of sequences that `config`, a part of a model file, describes; raise if it is inconsistent."""
     kind, n_features = config["kind"], read_count(config, "n_features", 1)
     if kind not in WORDS:
         raise ModelFileError(
-            f"the model file has sequences of the kind {shown(kind)}: expected one of {', '.join(WORDS)}. Use "
-            "another copy"
+            f"the model file has sequences of the kind {shown(kind)}: expected one of {', '.join(WORDS)}. The file "
+            "may be damaged: use another copy of it"
         )
     texts, separator = config.get("feature_names"), config.get("separator")
     if isinstance(texts, Texts):
@@ -79,16 +79,16 @@ def columns_from_config(config: Mapping[str, UserData]) -> StoredColumns:
         return StoredColumns(kind, n_features, names)
     if not isinstance(separator, str) or string_names(names) is None or len(set(names)) != n_features:
         raise ModelFileError(
-            f"the model file has feature_names={shown(names)} and separator={shown(separator)}: expected "
-            f"{n_features} distinct strings, and one string. Use another copy"
+            f"the model file has feature_names={shown(names)} and separator={shown(separator)}: expected {n_features} "
+            "distinct names, and a separator that is a string. The file may be damaged: use another copy of it"
         )
     return StoredColumns(kind, n_features, names, separator)
 
 
 def sources_from_config(config: Mapping[str, UserData], entries: Mapping[str | None, Columns]) -> dict[str, Source]:
-    """Return the entry and the columns that each input reads; raise if the model file is inconsistent about them.
+    """Return the entry and the columns that each input reads; raise if `config` is inconsistent.
 
-    entries : the columns of each entry of a sequence; if sequences are no mappings, the only key is None.
+    entries : the columns of each entry of a sequence; if sequences are not mappings, the only key is None.
     """
     sources = {}
     for name, entry, columns in config["sources"]:
@@ -99,13 +99,13 @@ def sources_from_config(config: Mapping[str, UserData], entries: Mapping[str | N
         if not fits or (columns is not None and entries[entry].kind == "dicts") or not isinstance(name, str):
             raise ModelFileError(
                 f"the model file has the columns {shown(columns)} for the input {shown(name)}: expected a list of "
-                f"integers from 0 to {width - 1}, or null. Use another copy"
+                f"integers from 0 to {width - 1}, or null. The file may be damaged: use another copy of it"
             )
         sources[name] = Source(entry, None if columns is None else np.array(columns, np.intp))
     names = [entry for entry in entries if entry is not None]
     if not sources or (None in entries and names) or not all(isinstance(entry, str) for entry in names):
         raise ModelFileError(
-            f"the model file has the entries {shown(list(entries))} of sequences: expected names, or null alone. Use "
-            "another copy"
+            f"the model file has the entries {shown(list(entries))} of sequences: expected strings, or null as the "
+            "only entry. The file may be damaged: use another copy of it"
         )
     return sources

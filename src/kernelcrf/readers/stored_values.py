@@ -30,7 +30,7 @@ class OtherName:
 
 
 def string_names(names: Array | None) -> Array | None:
-    """Return the names if all of them are strings, as scikit-learn stores them in `feature_names_in_`, or None."""
+    """Return the names if all are strings, or else None. scikit-learn has this rule for `feature_names_in_`."""
     return names if names is not None and _are_strings(names) else None
 
 
@@ -45,7 +45,8 @@ def names_from_config(config: Mapping[str, UserData], n_features: int | None) ->
         return None
     if not isinstance(names, list) or len(names) != (len(names) if n_features is None else n_features):
         raise ModelFileError(
-            f"the model file has feature_names={shown(names)}: expected {n_features} names, or null. Use another copy"
+            f"the model file has feature_names={shown(names)}: expected {n_features} names, or null. The file may be "
+            "damaged: use another copy of it"
         )
     # There may be millions of names, nearly always strings.
     return object_array(names if _are_strings(names) else list(map(_name_from_json, names)))
@@ -63,7 +64,8 @@ def label_from_json(label: UserData) -> UserData:
     if label is None or isinstance(label, str | bool | int | float):
         return label
     raise ValueError(
-        f"the model file has the class {shown(label)}: expected a string, a number, a boolean or a list of these"
+        f"the model file has the class {shown(label)}: expected a string, a number, a boolean or a list of these. The "
+        "file may be damaged: use another copy of it"
     )
 
 
@@ -76,20 +78,20 @@ def values_from_config(config: Mapping[str, UserData], *, distinct: bool = True)
     if kind not in (*NUMBERS, "str", "object"):
         raise ModelFileError(
             f"the model file has values of the type {kind!r}: expected one of {', '.join(NUMBERS)}, str or object. "
-            "Use another copy"
+            "The file may be damaged: use another copy of it"
         )
     types = object if kind == "object" else str if kind == "str" else int | float
     if not all(isinstance(value, types) and value == value for value in values):
         raise ModelFileError(
-            f"the model file has the values {shown(values)}: expected the type {kind!r} for each value. Use another "
-            "copy"
+            f"the model file has the values {shown(values)}: expected the type {kind!r} for each value. The file may "
+            "be damaged: use another copy of it"
         )
     array = object_array(values) if kind == "object" else np.array(values, kind)
     # NumPy may round or wrap numbers that do not fit the type.
     if array.tolist() != values or (distinct and len(set(values)) != len(values)):
         raise ModelFileError(
-            f"the model file has the values {shown(values)}: expected the type {kind!r} and no duplicates. Use "
-            "another copy"
+            f"the model file has the values {shown(values)}: expected the type {kind!r} and no duplicates. The file "
+            "may be damaged: use another copy of it"
         )
     return array
 
@@ -104,13 +106,13 @@ def _name_from_json(value: UserData) -> Hashable:
     elif value is None or isinstance(value, str | int | float):
         return value
     raise ModelFileError(
-        f"the model file has {shown(value)} among feature_names: expected a string, a number, or a list of these. "
-        "Use another copy"
+        f"the model file has {shown(value)} among feature_names: expected a string, a number, or a list of these. The "
+        "file may be damaged: use another copy of it"
     )
 
 
 def object_array(values: Sequence[object]) -> Array:
-    """Return a 1-D array of objects with one entry per value; NumPy would make a 2-D array of equally long lists."""
+    """Return a 1-D array of objects with one entry per value; NumPy makes a 2-D array of lists of equal length."""
     array = np.empty(len(values), object)
     if _are_strings(values):
         array[:] = list(values)

@@ -93,8 +93,9 @@ class TableReader:
                 if not _is_missing(value):
                     if not isinstance(value, Hashable) or value not in places:
                         raise ValueError(
-                            f"X[{i}, {v}] is {shown(value)}: expected one of {shown_list(places)}, or None if missing; "
-                            "list values that do not occur in the training data in categories="
+                            f"X[{i}, {v}] is {shown(value)}: expected one of {shown_list(places)}, or None if "
+                            "missing; to allow values that do not occur in the training data, list them in "
+                            "categories="
                         )
                     indices[i, v] = places[value]
         return indices

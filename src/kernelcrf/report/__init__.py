@@ -38,14 +38,14 @@ def make_report(
 ) -> str:
     """Return a report, as HTML, on a fitted model and its predictions for the sequences X with true labels y.
 
-    model : a ChainCRF or SegmentCRF, or a Pipeline that ends with one; explanations are then about the transformed
-        sequences.
-    tokens : the words to show, one list per sequence of X. None shows where labels are wrong in the hardest sequences,
-        by the positions of tokens.
+    model : a ChainCRF or SegmentCRF, or a Pipeline that ends with one. With a Pipeline, explanations are about the
+        transformed sequences.
+    tokens : the words to show, one list per sequence of X. If None, the hardest sequences are shown without words, as
+        the positions of wrong labels.
     train_tokens : the words of the training data, one list per sequence, to show the landmarks that explain a decision.
     decisions : the predictions to explain, as pairs (index of the sequence, index of the token). None explains the
         token with the least probable true label in each of the three hardest sequences.
-    n_hardest : how many of the hardest sequences to show, that is, the ones whose true labels are least probable.
+    n_hardest : the number of hardest sequences to show. The hardest sequences have the least probable true labels.
     scheme : the tagging scheme of spans. None means "lenient" if the labels look like tags of spans, such as B-PER;
         for other labels, spans are not scored.
 

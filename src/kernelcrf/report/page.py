@@ -2,9 +2,8 @@
 
 All text from data is escaped by `text`. A security policy in the head of the page forbids scripts and downloads.
 
-The charts are not those of `kernelcrf.plotting`. A report therefore needs no matplotlib, and its style sheet gives
-lines, text and background the colours of the reader's theme. The colours of matplotlib's pictures cannot change any
-more.
+The charts are not made by `kernelcrf.plotting`, so that a report needs no matplotlib, and so that the style sheet can
+give its charts the colours of the reader's theme. The colours of a picture that matplotlib has made are fixed.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def scores(values: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, 
 
 
 def _scores_of_labels(y_true: Labellings, y_pred: Labellings) -> dict[str, Any]:
-    """Return the scores of each label, and their averages; a label may have the name of an average ("accuracy")."""
+    """Return a dict of the scores of each label and of the averages; a label called "macro avg" gets another key."""
     labels, _ = flat_confusion(y_true, y_pred)
     code: dict[object, int] = {label: j for j, label in enumerate(labels)}
     numbers = [[[code.get(label) for label in sequence] for sequence in given] for given in (y_true, y_pred)]
@@ -138,7 +138,7 @@ def _scores_of_labels(y_true: Labellings, y_pred: Labellings) -> dict[str, Any]:
 
 
 def has_spans(*labellings: Labellings) -> bool:
-    """Return whether some labels are tags of spans, and not O or missing."""
+    """Return whether at least one tag is neither O nor missing, so that there is a span."""
     return any(label not in ("O", None) for given in labellings for labels in given for label in labels)
 
 
@@ -248,7 +248,7 @@ def hardest(order: Sequence[int], blocks: Sequence[str], has_words: bool) -> str
     """Return the HTML of the sequences whose true labels are least probable.
 
     order, blocks : the index and the HTML of each sequence.
-    has_words : whether the HTML shows each token, by `sequence`; else it shows stretches of tokens, by `stretches`.
+    has_words : True if `sequence` made the HTML, which shows each token; False if `stretches` made it.
     """
     said = "Below are the stretches of wrong labels: first and last token, counted from 0, and true → predicted label."
     if has_words:
@@ -265,7 +265,9 @@ def decision(
 ) -> str:
     """Return the HTML of an explanation: how columns, and landmarks or features, affect the label of a token.
 
-    number, token, true : the index of the sequence, the word to show or None without words, and the true label.
+    number : the index of the sequence.
+    token : the word to show, or None if there are no words.
+    true : the true label of the token.
     words : the word at each landmark in the training data, or None if it is not known.
     suffix : text after the names of columns and features, such as " (after preprocessing)".
     """
