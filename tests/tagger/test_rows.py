@@ -73,7 +73,7 @@ def test_names_with_equal_hashes_have_a_dict(monkeypatch):
     assert isinstance(names_of(["a", "b"]), HashTable)
     assert isinstance(names_of([-1, -2]), NameDict)  # Python gives both the hash -2.
     for equal in (["a", "a"], ["a", "b", "a"]):
-        with pytest.raises(ModelFileError, match=f"1 names twice: expected {len(equal)} distinct strings"):
+        with pytest.raises(ModelFileError, match=f"1 duplicates in feature_names: expected {len(equal)} distinct"):
             names_of(equal)
 
 

@@ -1,6 +1,6 @@
-"""The code of the second distribution, kernelcrf-tagger: labels from model files with NumPy and safetensors alone.
+"""The code of kernelcrf-tagger, a distribution that labels sequences and needs only NumPy and safetensors.
 
-Both wheels contain the files of this package, and the files of other packages that it imports. These files import each
-other by relative names, so that they work in `kernelcrf` and in `kernelcrf_tagger`, and nothing else but NumPy,
-safetensors and the standard library. A test checks both.
+The wheels of kernelcrf and of kernelcrf-tagger both contain the files of this package, and the files that these import.
+All of these files import each other by relative names, so that they work in both wheels. They import nothing else but
+NumPy, safetensors and the standard library. A test checks these rules.
 """

@@ -29,7 +29,7 @@ class TaggedField:
 
     @classmethod
     def of(cls, scores: Sequence[tuple[Floats, Floats]]) -> Self:
-        """Return the field of sequences, given the scores of the labels and of the steps of each."""
+        """Return the field of sequences, given a pair for each sequence: the scores of its labels and of its steps."""
         s = np.concatenate([one for one, _ in scores])
         steps = [w for _, w in scores]
         w = steps[0] if steps[0].ndim == 2 else np.concatenate(steps)
@@ -41,7 +41,7 @@ class TaggedField:
         return replace(self, s=self.s[rows], w=self._steps(rows), chains=self.chains.part(low, high))
 
     def batches(self) -> Iterator[tuple[int, int, Self]]:
-        """Yield the field of one sequence at a time, from `low` to `high` - 1."""
+        """Yield (low, high, field) for each sequence; the field has the sequences from `low` to `high` - 1."""
         for low in range(self.chains.n_samples):
             yield low, low + 1, self.part(low, low + 1)
 

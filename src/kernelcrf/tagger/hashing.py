@@ -1,4 +1,4 @@
-"""The hash of feature names: the 32 bits of MurmurHash3 with seed 0, as a signed number, as in scikit-learn."""
+"""Hash feature names as scikit-learn does: by the 32 bits of MurmurHash3 with seed 0, read as a signed number."""
 
 from __future__ import annotations
 

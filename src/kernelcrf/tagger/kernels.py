@@ -1,4 +1,4 @@
-"""The values of kernels between the rows of a sequence and landmarks B; `KERNELS` has them by name.
+"""The values of kernels at pairs of a row of a sequence and a landmark; the dict `KERNELS` has them by name.
 
     poly        (gamma x.b + coef0)^degree              also named `polynomial`
     rbf         exp(-gamma |x - b|^2)
@@ -96,8 +96,9 @@ class DenseLandmarks:
 class SparseLandmarks:
     """Landmarks that are sparse rows, stored by columns.
 
-    columns : the columns that a landmark has; starts : the first entry of each of them, and the number of entries.
-    rows, values : the landmark and the value of each entry.
+    columns : the columns in which at least one landmark has an entry, in increasing order.
+    starts : the index of the first entry of each of these columns, and at the end the number of entries.
+    rows, values : for each entry, the index of its landmark, and its value.
     """
 
     def __init__(self, data: Array, indices: Array, indptr: Array, d: int, with_: Parameters) -> None:
@@ -141,7 +142,10 @@ class SparseLandmarks:
 
     def chi2(self, X: SparseRows) -> Floats:
         """Raise an error: the kernel needs dense inputs."""
-        raise ModelFileError("the file has the kernel chi2 on sparse inputs: expected dense inputs. Use another copy")
+        raise ModelFileError(
+            "the model file has the kernel chi2 and sparse inputs: expected dense inputs. The file may be damaged: "
+            "use another copy of it"
+        )
 
     def _common(self, X: SparseRows, combine: Callable[[Floats, Floats], Floats]) -> Floats:
         """Return, for each row x and landmark b, the sum of combine(x_j, b_j) over their common columns j."""
@@ -157,7 +161,7 @@ class SparseLandmarks:
 
 
 def add_at(places: Places, values: Floats | None, shape: tuple[int, int]) -> Floats:
-    """Return an array of this shape, with each value added at its flat place; all values are 1 if there are none."""
+    """Return an array in which values[i] is added at the flat index places[i]; all values are 1 if `values` is None."""
     # Without places, NumPy returns integers.
     total: Array = np.bincount(places, values, shape[0] * shape[1])
     return total.reshape(shape).astype(np.float64, copy=False)
@@ -213,7 +217,7 @@ class Gram:
 
 
 def check_kernel(config: Config) -> tuple[str, Polynomial]:
-    """Return the name of a kernel and the form of a polynomial; raise if the tagger does not know the kernel."""
+    """Return a pair: the name of a kernel, and the degree and `coef0` of a polynomial; raise for unknown kernels."""
     kernel = config["kernel"]
     if isinstance(kernel, dict) and kernel.get("class") == Polynomial.__name__:
         return "poly", Polynomial(**kernel["parameters"])

@@ -1,4 +1,4 @@
-"""A model that was read from a file, with all that scores of the labels of one sequence need. Each value is checked."""
+"""Read a model from a file, check each of its values, and compute the scores of the labels of one sequence."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class StoredModel:
 
     classes : the labels, in the order of the columns of scores.
     decoding : the name of the rule that chooses labels, and the parameters of the rule.
-    readers : the reader of each entry of a sequence; if sequences are no mappings, the only key is None.
+    readers : the reader of each entry of a sequence; if sequences are not mappings, the only key is None.
     terms : the terms that depend on inputs, in the order in which scores are added.
     bias, start, end : the scores of labels at all tokens, at the first and at the last token.
     w : the scores of steps (L, L), which are -inf for forbidden steps.
@@ -98,7 +98,7 @@ class StoredModel:
     legal: Legal | None
 
     def scores(self, tokens: UserData) -> tuple[Floats, Floats]:
-        """Return the scores of the labels of one sequence (T, L), and those of its steps, (L, L) or (T, L, L)."""
+        """Return a pair: the scores of the labels of a sequence, (T, L), and of its steps, (L, L) or (T, L, L)."""
         rows = self._read(tokens)
         if not _n_rows(next(iter(rows.values()))):
             L = len(self.w)
@@ -118,7 +118,7 @@ class StoredModel:
         if not (s.max() <= LARGEST_SCORE and s.min() >= -LARGEST_SCORE):
             raise ValueError(
                 "the scores of labels are so large that computations overflow: expected inputs on the scale of the "
-                "training data. Scale both in the same way"
+                "training data. Scale the tokens as the training data were scaled"
             )
         s = s if self.bias is None else s + self.bias
         if self.start is not None:
@@ -135,15 +135,22 @@ class StoredModel:
         if None in self.readers:
             return {None: self.readers[None].read(tokens)}
         if not isinstance(tokens, Mapping) or not set(self.readers) <= set(tokens):
-            given = f"the entries {shown_list(tokens)}" if isinstance(tokens, Mapping) else f"{type(tokens).__name__}"
+            given = (
+                f"has the entries {shown_list(tokens)}"
+                if isinstance(tokens, Mapping)
+                else f"is of type {type(tokens).__name__}"
+            )
             raise TypeError(
-                f"tokens has {given}: expected a dict with the entries {shown_list(self.readers)}, as in fit. Pass "
-                "one sequence"
+                f"tokens {given}: expected a dict with the entries {shown_list(self.readers)}, as in fit. Pass one "
+                "sequence"
             )
         rows = {entry: reader.read(tokens[str(entry)]) for entry, reader in self.readers.items()}
         lengths = {entry: _n_rows(x) for entry, x in rows.items()}
         if len(set(lengths.values())) > 1:
-            raise ValueError(f"the entries of tokens have the lengths {lengths}: expected one row per token in each")
+            raise ValueError(
+                f"the entries of tokens have the lengths {lengths}: expected equal lengths, with one row per token in "
+                "each entry"
+            )
         return rows
 
 
@@ -152,7 +159,7 @@ def _n_rows(X: Floats | SparseRows) -> int:
 
 
 def open_model(path: PathLike) -> StoredModel:
-    """Return the model of a file; raise ModelFileError if it is not valid, or has a part that is not known here."""
+    """Return the model of a file; raise ModelFileError if it is damaged, or has a part unknown to the tagger."""
     config, arrays, budget = read(path, texts=lambda texts: texts)
     try:
         if config["version"] < VERSION:
@@ -192,8 +199,8 @@ def _read_model(config: Config, arrays: Arrays, budget: Budget, steps: Transform
         raise ModelFileError(f"the model has the parameter edge_kernel of version 0.1. {CONVERT}")
     if unknown := set(stored.values()) - set(CLIQUES):
         raise ModelFileError(
-            f"the model scores {shown_list(sorted(unknown))}, which kernelcrf-tagger does not know: expected "
-            f"{', '.join(CLIQUES)}. Open the file with kernelcrf.load"
+            f"the model has terms that score the cliques {shown_list(sorted(unknown))}, which kernelcrf-tagger does "
+            f"not know: expected {', '.join(CLIQUES)}. Open the file with kernelcrf.load"
         )
     check_terms(config, expected_terms(stored, sources if several else (), CLIQUES))
     widths = {
@@ -226,7 +233,7 @@ def _read_model(config: Config, arrays: Arrays, budget: Budget, steps: Transform
 def _read_terms(
     config: Config, arrays: Arrays, L: int, widths: Mapping[str, int]
 ) -> tuple[list[tuple[Weights, str, str]], dict[str, Floats]]:
-    """Return (weights, name, kind of cliques) of each term with inputs, and a dict of the scores of other terms."""
+    """Return a list of (weights, input, kind of cliques) for terms with inputs, and a dict of scores of other terms."""
     kernels = [_read_label_kernel(one) for one in config["label_kernels"]]
     grams: dict[int, tuple[Gram, Array]] = {}
     terms: list[tuple[Weights, str, str]] = []
@@ -237,15 +244,15 @@ def _read_terms(
         name, cliques, place = one["name"], one["cliques"], one["label_kernel"]
         if type(place) is not int or not 0 <= place < len(kernels):
             raise ModelFileError(
-                f"the model file has label_kernel={shown(place)}: expected the index of a label kernel. Use another "
-                "copy"
+                f"the model file has label_kernel={shown(place)}: expected the index of a label kernel. The file may "
+                "be damaged: use another copy of it"
             )
         n, k_y = read_count(one, "n", 1), kernels[place]
         size = L * L if cliques == STEPS else L
         if size != k_y.L:
             raise ModelFileError(
                 f"the term {shown(name)} of the model file has a label kernel of {k_y.L} labellings: expected {size}. "
-                "Use another copy"
+                "The file may be damaged: use another copy of it"
             )
         pairs = read_pairs(arrays, name, size)
         n_weights = n * k_y.rank if pairs is None else len(pairs[1])
@@ -256,8 +263,8 @@ def _read_terms(
             continue
         if pairs is not None and not (k_y.is_identity and len(pairs[0]) == n + 1):
             raise ModelFileError(
-                f"the pairs of the term {shown(name)} do not match its {n} features: expected pairs for {n} "
-                "features. Use another copy"
+                f"the pairs of the term {shown(name)} of the model file do not match its {n} features: expected pairs "
+                f"for {n} features. The file may be damaged: use another copy of it"
             )
         if one["kernel"] is None:
             W = np.zeros((1, k_y.rank))
@@ -271,7 +278,10 @@ def _read_terms(
         source, at = one["input"], read_count(one, "map")
         stored = check_map(config["maps"][at], arrays, f"map {at}.", widths[source])
         if stored.n != n:
-            raise ModelFileError(f"the term {shown(name)} has {n} features: expected {stored.n}. Use another copy")
+            raise ModelFileError(
+                f"the term {shown(name)} of the model file has {n} features: expected {stored.n}. The file may be "
+                "damaged: use another copy of it"
+            )
         if pairs is not None:
             terms.append((pair_weights(*pairs, own, k_y), source, cliques))
             continue
@@ -289,7 +299,8 @@ def _read_terms(
 def _read_label_kernel(config: Config) -> LabelKernel:
     if config["kind"] not in KINDS:
         raise ModelFileError(
-            f"the label kernel has kind={shown(config['kind'])}: expected one of {', '.join(KINDS)}. Use another copy"
+            f"the model file has a label kernel with kind={shown(config['kind'])}: expected one of "
+            f"{', '.join(KINDS)}. The file may be damaged: use another copy of it"
         )
     return LabelKernel.from_config(config)
 
@@ -302,5 +313,8 @@ def _read_decoding(config: str | Config) -> Config:
 
 def _read_metadata(config: Config) -> Config:
     if not isinstance(config, dict):
-        raise ModelFileError(f"the model file has metadata={shown(config)}: expected a JSON object. Use another copy")
+        raise ModelFileError(
+            f"the model file has metadata={shown(config)}: expected a JSON object. The file may be damaged: use "
+            "another copy of it"
+        )
     return config

@@ -1,9 +1,10 @@
 """The columns of feature names: a dict for a small vocabulary, and a table of hashes for a large one.
 
-Python computes 64 bits of SipHash for each string. The table has the hashes in increasing order, and the place of the
-first hash with given highest bits, so that a few steps, each for all names of a sentence at once, find them. It takes
-about 15 bytes per name, and a dict with the names about 200. In a dict, the string and the number of an entry lie
-anywhere in memory, and reading them takes longest. The names of a file are decoded a few at a time and are not kept.
+Python computes 64 bits of SipHash for each string. The table has the hashes in increasing order. For each value of the
+highest bits of a hash, it also has the place of the first hash with these bits. The columns of all names of a sentence
+are therefore found together, in a few steps. The table takes about 15 bytes per name, and a dict about 200. In a dict,
+the string and the number of an entry lie anywhere in memory, and reading them takes longest. The names of a file are
+decoded a few at a time and are not kept.
 
 As in `readers.name_table`, a name that is not in the table is found by mistake if its hash is equal to that of another
 name. With a million names in the table, the probability is 5e-14. If two names of the vocabulary have equal hashes, or
@@ -27,7 +28,7 @@ FEW_NAMES = 2**14
 
 
 class Names(Protocol):
-    """Protocol of vocabularies: the column of name i is i, and that of an unknown name is the number of names."""
+    """Protocol of vocabularies: the column of name i is i, and the column of an unknown name is the number of names."""
 
     def find(self, names: Iterable[str], n: int) -> Places:
         """Return the column of each of the n names."""
@@ -40,8 +41,8 @@ class NameDict:
         self._n, columns = len(names), dict(zip(names, range(len(names)), strict=True))
         if len(columns) < self._n:
             raise ModelFileError(
-                f"feature_names has {self._n - len(columns)} names twice: expected {self._n} distinct strings. Use "
-                "another copy"
+                f"the model file has {self._n - len(columns)} duplicates in feature_names: expected {self._n} "
+                "distinct strings. The file may be damaged: use another copy of it"
             )
         self._column_of = columns.get
 
@@ -81,7 +82,7 @@ class HashTable:
         return columns
 
     def _slots(self, hashes: Ints) -> Places:
-        """Return the slot of each hash: its highest bits, above those of the least hash."""
+        """Return the slot of each hash: the value of its highest bits, increased so that the smallest slot is 0."""
         slots: Places = hashes >> self._shift
         slots += self._half
         return slots

@@ -1,7 +1,7 @@
 """Turn the tokens of one sequence into rows of numbers: dense rows, or sparse rows with the columns of features.
 
-A sparse row is a run of entries (column, value). Entries need no order, and a column may occur twice in a row. Entries
-in column d of rows with d columns, and further ones, count as absent. All values are 1 if `values` is None.
+A sparse row is a list of entries (column, value) in any order, and a column may occur twice in a row. In rows with d
+columns, the columns are numbered from 0, and entries in column d or later columns are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_HASHED = 2**16
 
 
 class SparseRows(NamedTuple):
-    """Sparse rows: row t has the next counts[t] entries; `values` is None if all values are 1."""
+    """Sparse rows, one after the other: row t has counts[t] entries. `values` is None if all values are 1."""
 
     columns: Places
     values: Floats | None
@@ -64,7 +64,7 @@ class DenseReader:
         self.n_features = n_features
 
     def read(self, tokens: UserData) -> Floats:
-        """Return the tokens in float64; raise unless they are finite numbers in the right number of columns."""
+        """Return the tokens in float64; raise unless they are finite numbers in as many columns as in the fit."""
         return check_table(tokens, self.n_features)
 
 
@@ -103,7 +103,7 @@ class SparseReader:
         self.n_features = n_features
 
     def read(self, tokens: UserData) -> SparseRows:
-        """Return the tokens as sparse rows; raise unless they have the right number of columns."""
+        """Return the tokens as sparse rows; raise unless they have as many columns as in the fit."""
         if not hasattr(tokens, "tocsr"):
             X = check_table(tokens, self.n_features)
             rows, columns = np.nonzero(X)
@@ -118,7 +118,7 @@ class SparseReader:
 
 
 class NameReader:
-    """Reads feature dicts, or lists of feature names; unknown names have a column after those of the model."""
+    """Reads feature dicts or lists of feature names; unknown names get a column after the last column of the model."""
 
     def __init__(self, names: Sequence[str], separator: str) -> None:
         self._names, self._separator = names_of(names), separator
@@ -180,7 +180,7 @@ class HashedReader:
 
 
 def check_tokens(tokens: UserData) -> Sequence[UserData]:
-    """Return the tokens of a sequence of feature dicts; raise if they are no list."""
+    """Return the tokens of a sequence of feature dicts; raise if they are not a list or a tuple."""
     if isinstance(tokens, list | tuple):
         return tokens
     raise TypeError(
@@ -225,9 +225,9 @@ def spread(starts: Places, counts: Places) -> Places:
 
 
 def merged(rows: SparseRows, d: int) -> SparseRows:
-    """Return the rows with one entry per column, in the order of columns.
+    """Return the rows with entries sorted by columns; the values of entries in the same column are added.
 
-    d : the number of columns.
+    d : the number of columns; entries in other columns are dropped.
     """
     known = rows.columns < d
     keys = (rows.of_entries * d + rows.columns)[known]

@@ -32,9 +32,9 @@ class TaggedSpan(NamedTuple):
 class Tagger:
     """A ChainCRF, or a pipeline that ends with one, read from a file that `kernelcrf.save` wrote.
 
-    A sequence is what `ChainCRF.predict` takes, without the list around it: a list of feature dicts or of lists of
-    feature names, an array with one row per token or, for a model with several inputs, a dict of these. All numbers are
-    float64. A tagger never changes, so that threads may share one.
+    A sequence is one entry of the list that `ChainCRF.predict` takes: a list of feature dicts or of lists of feature
+    names, an array with one row per token or, for a model with several inputs, a dict of these. All numbers are
+    float64. A tagger never changes, so several threads can use the same one.
 
     Examples
     --------
@@ -69,8 +69,8 @@ class Tagger:
     def open(cls, path: PathLike) -> Self:
         """Return the tagger of a model file.
 
-        The file may come from anyone: raise ModelFileError if it is damaged, or claims more memory than its size
-        justifies. The error is also raised if the model has a part that the tagger does not know, and names this part.
+        It is safe to open a file from an unknown source. Raise ModelFileError if the file is damaged, or needs too much
+        memory for its size. Raise the same error if the model has a part that the tagger does not know.
         """
         return cls(open_model(path))
 

@@ -1,4 +1,4 @@
-"""Apply the fitted transformers of scikit-learn that model files store to the rows of one sequence, with NumPy."""
+"""Apply fitted transformers of scikit-learn, stored in a model file, to the rows of one sequence."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Transformers:
             return
         if n_features is None:
             raise ModelFileError(
-                "the model file has a pipeline with steps, and its model reads mappings: expected no steps before "
-                "such a model. Use another copy"
+                "the model file has a pipeline with steps before a model that reads mappings: expected no steps. The "
+                "file may be damaged: use another copy of it"
             )
         budget.charge("a row of the inputs of this pipeline", 40 * max(width for width, _ in self._steps))
         row = np.zeros((1, self._steps[0][0]))
@@ -48,7 +48,7 @@ class Transformers:
         _check_width(row, n_features)
 
     def transform(self, tokens: UserData) -> UserData:
-        """Return the transformed rows; without steps, return the tokens."""
+        """Return the transformed rows; if there are no steps, return the tokens unchanged."""
         if not self._steps:
             return tokens
         if hasattr(tokens, "tocsr"):
@@ -85,7 +85,8 @@ class Transformers:
 def _check_width(row: Floats, width: int) -> None:
     if row.shape[1] != width:
         raise ModelFileError(
-            f"a step of the pipeline returns {row.shape[1]} columns: expected {width}, which the next step needs"
+            f"a step of the pipeline returns {row.shape[1]} columns: expected {width}, as many as the next step or "
+            "the model reads. The file may be damaged: use another copy of it"
         )
 
 

@@ -1,4 +1,4 @@
-"""The weights of a term, in the form in which the scores of one sequence are computed fast.
+"""The weights of a term, stored such that the scores of one sequence are computed fast.
 
 With features F of the rows of a sequence, weights W and the factor A of the label kernel, the scores are F W A'.
 """
