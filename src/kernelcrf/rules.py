@@ -1,6 +1,6 @@
-"""Rules that choose the prior variance C, and if requested the kernel; `C=` takes their names.
+"""Rules that choose the prior variance C and, if requested, the kernel; `C=` takes a rule or the name of a rule.
 
-A rule says what is chosen. `fitting/held_out.py` and `fitting/evidence.py` hold the mathematics.
+A rule only says what to choose. The mathematics is in `fitting/held_out.py` and `fitting/evidence.py`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ SCORING = either(
 class VarianceRule:
     """Base class of the rules that `C=` takes.
 
-    name : the name by which `C=` and model files know the rule.
+    name : the name of the rule in `C=` and in model files.
     is_evidence : whether the rule compares models by the evidence, so that it needs Laplace's approximation.
     optimize_kernel : whether the rule chooses the hyperparameters of the kernel.
-    n_restarts : the number of further searches for these hyperparameters.
+    n_restarts : the number of additional searches for these hyperparameters, from other starting points.
     """
 
     name: ClassVar[str]
@@ -47,13 +47,13 @@ class VarianceRule:
 
     @property
     def of_C(self) -> float | str:
-        """Return how C itself is chosen: "auto", "evidence", or a number if C is given."""
+        """Return the number C if the rule does not choose it; otherwise return "auto" or "evidence"."""
         return self.name
 
 
 @dataclass(frozen=True)
 class HeldOut(VarianceRule):
-    """Choose C on held-out samples: the rule that C="auto" means.
+    """Choose C on held-out samples; C="auto" means HeldOut().
 
     C is the power of 10 whose model gives the labels of held-out samples the highest probability. If the kernel is
     "auto" and inputs are arrays, the kernel is chosen together with C.
@@ -152,14 +152,14 @@ PRIOR_VARIANCE_OR_RULE = either(
 
 
 def find_C_rule(C: float | str | VarianceRule) -> VarianceRule | None:
-    """Return the rule that the parameter C asks for, or None if C is a number."""
+    """Return the rule that `C` is, or that has the name `C`; return None if `C` is a number."""
     if isinstance(C, str):
         return RULES[C]()
     return C if isinstance(C, VarianceRule) else None
 
 
 def of_C(C: float | str | VarianceRule) -> float | str:
-    """Return how C itself is chosen: a number if it is given, else "auto" or "evidence"."""
+    """Return C itself if it is a number; otherwise return "auto" or "evidence", the name of the rule that chooses C."""
     return C.of_C if isinstance(C, VarianceRule) else C
 
 
@@ -169,13 +169,13 @@ def C_to_config(C: float | str | VarianceRule) -> float | str | Config:
 
 
 def C_from_config(config: UserData) -> UserData:
-    """Return the parameter C whose `C_to_config` returned `config`; raise if a file names an unknown rule."""
+    """Return the parameter C whose `C_to_config` returned `config`; raise if the rule is unknown."""
     if not isinstance(config, dict):
         return config
     parameters = dict(config)
     name = parameters.pop("name")
     if name not in RULES:
-        raise ValueError(f"C has the name {shown(name)}: expected one of {', '.join(RULES)}")
+        raise ValueError(f"C={shown(name)} is not a known rule: expected one of {', '.join(RULES)}")
     return RULES[name](**parameters)
 
 

@@ -22,7 +22,7 @@ OF_INPUT, BETWEEN = "inputs__", "__"
 def expected_terms(
     stored: Mapping[str, str], inputs: Iterable[str], of_inputs: Container[str]
 ) -> dict[str, tuple[str, str | None]]:
-    """Return, for the terms that the file of a chain must have, a dict from names to (kind of cliques, input).
+    """Return the terms that the file of a chain must have, as a dict from names to pairs (kind of cliques, input).
 
     stored : the kind of cliques of each term of the file.
     inputs : the names of the inputs; empty if there is a single input without a name.

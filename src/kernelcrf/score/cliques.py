@@ -1,9 +1,10 @@
 """Kinds of cliques: which nodes a clique has, and to which scores a term on such cliques adds.
 
 The scores of the samples are a few arrays with names, each with one row per clique and one column per joint labelling.
-A kind of cliques says which array it writes to, and in which rows. Terms of different kinds may share an array: biases
-of all tokens, and scores of the first token of each sequence, are both added to the scores of tokens. Other modules ask
-a kind for its properties. A new kind is therefore defined here, and in the inference that reads its array.
+A kind of cliques has the name of one of these arrays, and knows the rows of its cliques. Terms of different kinds may
+share an array: biases of all tokens, and scores of the first token of each sequence, are both added to the scores of
+tokens. Other modules read the properties of a kind. A new kind is therefore defined only here, and in the inference
+that reads its array.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Clique:
     nodes : the attribute of `Chains` that has the rows of these cliques in the array.
     input : the name of the input that terms on these cliques read if inputs have no names.
     is_step : whether a clique is a pair of neighbours in a sequence.
-    is_summed : whether inference only knows the sum of the probabilities of these cliques over all samples.
+    is_summed : whether inference computes only the sum of the probabilities of these cliques over all samples.
     """
 
     name: str
@@ -69,12 +70,12 @@ class Clique:
 
     @property
     def is_token(self) -> bool:
-        """Return whether the cliques of this kind are all single tokens of sequences."""
+        """Return whether each token of a sequence is a clique of this kind."""
         return self.array == TOKENS and self.nodes == "all_nodes"
 
     @property
     def is_single(self) -> bool:
-        """Return whether a clique is one token of a sequence."""
+        """Return whether each clique of this kind is a single token of a sequence."""
         return self.array == TOKENS
 
     @property
@@ -84,7 +85,7 @@ class Clique:
 
     @property
     def is_segment(self) -> bool:
-        """Return whether a clique is a whole segment, so that there is a row per candidate segment."""
+        """Return whether a clique is a whole segment; inputs then have one row per candidate segment."""
         return self.input == SEGMENTS
 
     def rows(self, chains: Nodes) -> Ints | slice:
@@ -111,9 +112,10 @@ class Clique:
         return segments.starts if self.name == FIRSTS else segments.ends - 1
 
     def add(self, arrays: Mapping[str, Array], scores: Array, chains: Nodes) -> None:
-        """Add scores to the array of this kind: one row per clique or per row of the array, or a single row for all.
+        """Add scores to the array of this kind.
 
-        The array may have further axes before its last one, in the order of the cliques.
+        The scores have one row per clique, one row per row of the array, or a single row for all cliques. The array may
+        have several axes in the place of its rows.
         """
         target, rows = arrays[self.array], self.rows(chains)
         if len(scores) == len(target) != 1:

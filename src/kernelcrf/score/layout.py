@@ -61,7 +61,7 @@ class Layout:
         return sum(term.size for term in self.terms)
 
     def times_lam(self, v: Floats) -> Floats:
-        """Return the product of v and the Hessian of the penalty: each entry is multiplied by its prior precision."""
+        """Return the product of v and the Hessian of the penalty, which is the matrix of prior precisions."""
         if self.joint is not None:
             return self.joint.curvature(v)
         return np.concatenate([term.penalty.curvature(term, v[part]) for term, part in self._parts])
@@ -72,7 +72,7 @@ class Layout:
 
     @property
     def lam(self) -> Floats:
-        """Return the prior precision of each weight given all others, the diagonal of the Hessian of the penalty."""
+        """Return the prior precision of each weight given all others: the diagonal of the Hessian of the penalty."""
         return np.concatenate([term.lam for term in self.terms])
 
     @property
@@ -112,9 +112,10 @@ class Layout:
 
     @property
     def absolute(self) -> Floats | None:
-        """Return the factor l1 of the absolute value of each weight in the penalty; None for other penalties.
+        """Return, for each weight, the factor of its absolute value in the penalty.
 
-        Smooth penalties have the factor 0.
+        The factor is 0 if the penalty of a term is smooth. Return None if the penalty of a term is neither smooth nor
+        contains a multiple of each absolute value.
         """
         factors = [0.0 if term.penalty.is_smooth else term.penalty.absolute(term) for term in self.terms]
         known = [factor for factor in factors if factor is not None]
@@ -135,7 +136,7 @@ class Layout:
         return np.concatenate([term.penalty.slope(term, theta[part]) for term, part in self._parts])
 
     def shrink(self, v: Floats, factors: Mapping[str, float]) -> Floats:
-        """Return, for each term, the weights theta with the smallest |theta - v|^2 / 2 + factor R(theta)."""
+        """Return theta that minimises |theta - v|^2 / 2 + factor R(theta) for each term; `factors` has one per term."""
         shrunk = [term.penalty.shrink(term, v[part], factors[term.name]) for term, part in self._parts]
         return np.concatenate(shrunk)
 
@@ -189,12 +190,12 @@ class Layout:
         """Return theta without the components that change no score, because a label kernel maps them to zero.
 
         The penalty makes these components zero at the optimum, but rounding errors of a solver can bring them back. If
-        there is a prior mean, they become the components of the mean.
+        there is a prior mean, these components become those of the mean.
         """
         return self.project_change(theta) if self.mean is None else self.mean + self.project_change(theta - self.mean)
 
     def project_change(self, theta: Floats) -> Floats:
-        """Remove from the difference of two points the components that `project` makes equal for all points."""
+        """Return `theta`, the difference of two points, without the components that `project` makes equal."""
         weights = self.split(theta)
         projected = {term.name: term.project(weights[term.name]) for term in self.terms}
         return theta if all(projected[name] is W for name, W in weights.items()) else self.join(projected)

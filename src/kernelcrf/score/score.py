@@ -1,11 +1,11 @@
 """The score as a linear map of the weights: theta -> scores, and its transpose.
 
-Term k has weights W_k, a factor A_k of its label kernel, and features F_k with one row per clique, which are 1 if the
-term has no inputs. The scores of the joint labellings of its cliques are the rows of
+Term k has weights W_k, a factor A_k of its label kernel, and features F_k with one row per clique. If the term has no
+inputs, F_k is 1. The scores of the joint labellings of its cliques are the rows of
 
-    Z_k = F_k W_k A_k',
+    Z_k = F_k W_k A_k'.
 
-and the scores of the samples are the sums of the Z_k of all terms, in the arrays that their kinds of cliques name. The
+The kind of cliques of a term names an array of scores, and Z_k is added to this array, with the Z_k of other terms. The
 transpose maps the gradient R of a function of the scores to its gradient with respect to the weights, F_k' R A_k.
 """
 
@@ -68,7 +68,7 @@ class Score:
         return self.layout.join(gradients)
 
     def _groups(self) -> list[list[Term]]:
-        """Return the terms in groups; all terms of a group have the same features, so that one product serves them."""
+        """Return groups of terms with the same features; one matrix product computes the scores of a group."""
         groups: dict[int | str, list[Term]] = {}
         for term in self.layout.terms:
             features = self.features.get(term.name)
@@ -86,7 +86,7 @@ def add_terms(arrays: Mapping[str, Array], scores: Iterable[tuple[Term, Array]],
 def add_base(arrays: Mapping[str, Array], base: Mapping[str, Array] | None) -> None:
     """Add base scores, which are not learned, to the arrays of scores; `base` has arrays of the same names.
 
-    They are log p0 of the base measure p0 of the paper: p(y|x) is proportional to p0(y|x) exp(score).
+    Base scores are log p0 of the base measure p0 of the paper: p(y|x) is proportional to p0(y|x) exp(score).
     """
     for name, rows in ({} if base is None else base).items():
         target = arrays[name]

@@ -58,7 +58,7 @@ def arrays_of_scores(scores: SegmentScores) -> dict[str, Array]:
 
 
 def arrays_of_moments(moments: SegmentMoments) -> dict[str, Array]:
-    """Return moments as arrays in the form of `arrays_of_scores`."""
+    """Return moments as arrays with one row per clique; the keys are those of `score.cliques`."""
     arrays = {TOKENS: moments.nodes, FIRSTS: moments.starts, LASTS: moments.ends, SEGMENTS: moments.segments}
     sums = {STEPS: moments.steps, DURATIONS: moments.lengths, TAILS: moments.more}
     return arrays | {name: x.reshape(1, -1) for name, x in sums.items()}

@@ -5,14 +5,14 @@ and 26 of the paper):
 
     score(y | x) = sum over terms, sum over cliques c, of f_term(x_c, y_c).
 
-The function f_term is in the RKHS of k_x k_y. The label kernel compares joint labelings of a clique and has a factor A
+The function f_term is in the RKHS of k_x k_y. The label kernel compares joint labellings of a clique and has a factor A
 with one row per joint labelling, so that k_y = A A'. With n features F of the input (F = 1 if the term has no inputs)
 and weights W of shape (n, rank of A), the function is f = A (W' F). Since features are whitened and label kernels are
 factored, the RKHS norm of f is the Euclidean norm of the weights. The negative log prior is therefore
-sum_k |theta_k|^2 / (2 C_k), where theta_k are the weights of term k. Solvers see the weights of all terms as one vector
+sum_k |theta_k|^2 / (2 C_k), where theta_k are the weights of term k. Solvers get the weights of all terms as one vector
 theta.
 
-`penalties` has other priors, which make weights zero, or which an earlier model determines.
+The module `penalties` has other priors: some make weights zero, and some are determined by an earlier model.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Term:
     """A function that scores the labels of a clique, given its input; it is in the RKHS of the kernel k_x k_y.
 
     cliques : the name of the kind of cliques, as in `score.cliques`; for a graph, the name of a template.
-    k_y : the label kernel, which compares joint labelings of a clique.
+    k_y : the label kernel, which compares joint labellings of a clique.
     C : the prior variance of the weights.
     kernel : the input kernel k_x, or None if the function does not depend on inputs.
     input : the name of the input that `kernel` compares, or None.
@@ -145,9 +145,9 @@ class Term:
         return self.penalty.curvature(self, np.ones(self.size))
 
     def project(self, W: Floats) -> Floats:
-        """Return a change of the weights without the components that the label kernel maps to zero.
+        """Return W, a change of the weights, without the components that the label kernel maps to zero.
 
-        If weights have their own precisions, such components can lower the penalty, and W is returned.
+        If not all prior precisions are 1 / C, such components can lower the penalty, and W is returned unchanged.
         """
         return self.k_y.project(W) if self.precision is None else W
 
@@ -165,7 +165,7 @@ class Term:
     def unpack(self, weights: Array) -> Array:
         """Return the weights as a matrix (n, rank of k_y), with 0 for pairs that have no weight.
 
-        The weights may have further axes before those of `shape`.
+        The weights may have more axes before those of `shape`.
         """
         return weights if self.pairs is None else self.pairs.unpack(weights)
 
@@ -196,7 +196,7 @@ def named_term(name: str, cliques: str = "") -> str:
 
 
 def input_name(term: str) -> str | None:
-    """Return the name of the input that a term reads, given the name of the term; None if its input has no name."""
+    """Return the name of the input of the term called `term`, or None if this input has no name."""
     return term.removeprefix(OF_INPUT).partition(BETWEEN)[0] if term.startswith(OF_INPUT) else None
 
 
@@ -205,7 +205,7 @@ def node_terms(cliques: str, k_y: LabelMap, inputs: Mapping[Any, NamedInput], so
 
     inputs : the inputs by name; a single input without a name has the name None.
     source : the name of the matrix of an input without a name.
-    part : the end of the names of all other matrices; each starts with the name of its input.
+    part : the second argument of `named_term`, which makes the name of the matrix of an input with a name.
     """
     return [
         Term(cliques, cliques, k_y, one.C, one.kernel, source)

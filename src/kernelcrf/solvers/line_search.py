@@ -1,4 +1,4 @@
-"""Line search along a descent direction: find a step that satisfies Armijo's condition and has a small slope.
+"""Line search along a descent direction: find a step that satisfies Armijo's condition, with a small slope at its end.
 
 The step length 1 is tried first and evaluated with its gradient, because it is nearly always good for Newton
 directions. Otherwise the search brackets a step length at which the slope is zero, and approaches it by the secant
@@ -34,7 +34,7 @@ class SearchResult:
 
 
 def search(ray: Ray, *, curvature: bool, wolfe: float) -> SearchResult:
-    """Find a step along the ray that decreases the objective sufficiently and has a small slope.
+    """Find a point on the ray at which the objective is sufficiently smaller than at the start, and the slope is small.
 
     The slope is the derivative of the objective along the ray.
 

@@ -109,7 +109,7 @@ class Progress:
     history : one record for each reported point.
     best : the point with the smallest objective so far.
     lower_bound : the largest lower bound so far on the minimum of the objective.
-    sure_bound : the largest of these bounds whose scores were computed from the features, not moved along a line.
+    sure_bound : the largest such bound from scores that were computed from the features, not updated along a line.
     passes : the number of passes over the data so far, which solvers update.
 
     Examples
@@ -157,10 +157,10 @@ class Progress:
             self.keep(at.theta, self.history)
 
     def confirm(self, *, curvature: bool = False) -> Evaluation:
-        """Compute the scores of the best point from the features, if they were moved along lines; return the point.
+        """Return the best point; if its scores were updated along lines, first compute them from the features.
 
-        The rounding errors of moved scores add up, so that bounds and values from moved scores are replaced. The last
-        record of the history then describes the best point.
+        Each update adds rounding errors. Objective values and bounds from updated scores are therefore replaced, and
+        the last record of the history then describes the best point.
 
         curvature : whether the point must support products with the Hessian.
         """
@@ -218,9 +218,9 @@ class Progress:
     def solution(self, status: str) -> Solution:
         """Return the best point with its certificate, given the status that the solver returned.
 
-        The status "optimal" is checked. If the objective is convex, it becomes "stalled" if the gap plus the rounding
-        error exceeds the tolerance. If the objective is not convex, it becomes "stationary", or "stalled" if the gap
-        exceeds the tolerance.
+        The status "optimal" is checked. If the objective is convex, the status becomes "stalled" if the gap plus the
+        rounding error exceeds the tolerance. If the objective is not convex, the status becomes "stationary", or
+        "stalled" if the gap exceeds the tolerance.
         """
         if self.best is None:
             raise KeyboardInterrupt
@@ -264,8 +264,8 @@ def refuse_corners(objective: Objective) -> None:
     """Raise ValueError if the penalty is not differentiable."""
     if not objective.layout.is_smooth:
         raise ValueError(
-            "this solver needs a differentiable penalty, and the objective has another one: use solver='auto', or set "
-            "penalty=None"
+            "the solver needs a differentiable penalty, but the penalty of the objective is not differentiable: use "
+            "solver='auto', or set penalty=None"
         )
 
 

@@ -83,8 +83,8 @@ class NewtonCG(Solver):
 
     Each step solves a linear system until its residual is a small enough fraction of the gradient.
 
-    share : this fraction far from the optimum. Nearer to the optimum, the fraction is smaller; in the last steps, it is
-        only as small as the tolerance requires.
+    share : the fraction in steps far from the optimum. Nearer to the optimum, the fraction is smaller; in the last
+        steps, it is only as small as the tolerance requires.
     cg_iter : the largest number of products with the Hessian per system.
 
     Examples

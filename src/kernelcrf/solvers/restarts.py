@@ -1,7 +1,7 @@
-"""Further starts of a fit, if labels are missing and the objective is not convex.
+"""Run a solver from several starting points if labels are missing, because the objective is then not convex.
 
-A run of a solver then ends at a stationary point, which depends on its start. Further runs start at random points, and
-the run with the smallest objective counts.
+The stationary point at which a run ends depends on the starting point of the run. Additional runs start at random
+points, and the result is that of the run with the smallest objective.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ OF_ONE_FIT = either(
 class Restarts:
     """Fit again from other random starting points if labels are missing, and keep the fit with the smallest objective.
 
-    If all labels are known, the objective is convex, and there are no further fits.
+    If all labels are known, the objective is convex, and there are no additional fits.
 
     Parameters
     ----------
     n : int
-        Number of further fits.
+        Number of additional fits.
     solver : str or a solver such as NewtonCG(), default="auto"
         The solver of all fits.
 
@@ -49,12 +49,12 @@ class Restarts:
 
 
 def of_a_run(solver: str | Solver | Restarts) -> tuple[str | Solver, int]:
-    """Return the solver that each fit uses, and the number of further fits, given the parameter `solver`."""
+    """Return a pair: the solver that each fit uses, and the number of additional fits."""
     return (solver.solver, solver.n) if isinstance(solver, Restarts) else (solver, 0)
 
 
 def solver_to_config(solver: Any) -> Any:
-    """Return the parameter `solver` as a value that JSON can store if it is a name, or Restarts with a name."""
+    """Convert the parameter `solver` for JSON if it is a name, or a Restarts with a name; return others unchanged."""
     if isinstance(solver, Restarts) and isinstance(solver.solver, str):
         return asdict(solver)
     return solver

@@ -3,8 +3,8 @@
 If labels are missing, the objective P is not convex. Zero is then a bad starting point, because it can be a saddle
 point: labels that occur in the data in the same way have equal gradients there, and descent never separates them. The
 run therefore starts at a random point. This point is drawn from the prior, and moved towards zero until P is at most
-10 % larger than at zero. Further runs start at points that are drawn from the prior and hardly moved, so that they find
-other stationary points.
+10 % larger than at zero. Additional runs start at points that are drawn from the prior and hardly moved towards zero;
+these runs find other stationary points.
 """
 
 from __future__ import annotations

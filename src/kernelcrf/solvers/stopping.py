@@ -1,7 +1,7 @@
 """Stopping rules, which can end a fit early.
 
-Without a rule, a fit ends when its certified gap is within the tolerance. A rule ends it earlier, if it has cost too
-much. The status of such a fit is the name of the rule.
+Without a rule, a fit ends when its certified gap is within the tolerance. A rule can end the fit earlier, for example
+after 60 seconds. The status of such a fit is the name of the rule.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class MaxIterations(StoppingRule):
 
 @dataclass(frozen=True)
 class MaxSeconds(StoppingRule):
-    """End a fit after a time. The result then depends on the speed of the machine; its certificate says how good it is.
+    """End a fit after some seconds. The result depends on the speed of the machine; the certificate has its gap.
 
     Examples
     --------
