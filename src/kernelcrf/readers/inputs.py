@@ -126,7 +126,7 @@ class InputsReader:
         were_mappings = None not in self.entries
         if _are_mappings(X, lengths) != were_mappings and not _is_empty(X, lengths):
             expected = (
-                f"a list of mappings with the entries {_listed(self.entries)}"
+                f"mappings with the entries {_listed(self.entries)}"
                 if were_mappings
                 else "sequences that are not mappings"
             )

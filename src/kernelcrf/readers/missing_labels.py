@@ -66,7 +66,7 @@ def _warn_of_signs(others: Iterable[UserData]) -> None:
     if not any(isinstance(label, bool | np.bool_) for label in others):
         warnings.warn(
             "the labels are -1, 0 and 1, and -1 is read as a missing label: pass classes=[-1, 0, 1] if -1 is a "
-            "class. If -1 means missing, pass classes=[0, 1], or replace -1 by None. Without a parameter classes=, "
-            "replace -1 by None if it means missing, or use strings as labels if it is a class",
+            "class. If -1 means missing, pass classes=[0, 1], or None instead of -1. If there is no parameter "
+            "classes=, pass None for a missing label, and use strings as labels if -1 is a class",
             stacklevel=stacklevel_of_user(),
         )
