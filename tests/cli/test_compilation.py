@@ -12,7 +12,7 @@ LATER = """
 import numpy as np, scipy.sparse as sp
 from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, SegmentCRF
 from kernelcrf.datasets import make_sequences
-data = make_sequences(20, random_state=1)
+data = make_sequences(60, random_state=1)  # more tokens than landmarks
 X, y = data.X, data.y
 words = [[{"word": str(round(b, 1))} for _, b in x.tolist()] for x in X]
 names = [np.array(["a", "b", "c"])[labels] for labels in y]
