@@ -126,6 +126,15 @@ def test_rows_are_scaled_too():
         TemperatureScaling(model).fit(X[:2], ["maybe", "yes"])
 
 
+@pytest.mark.parametrize("likelihood", ["labelling", "token"])
+def test_data_without_labels_have_no_temperature(sharp, data, likelihood):
+    held = data[1]
+    with pytest.raises(ValueError, match="label"):
+        TemperatureScaling(sharp, likelihood=likelihood).fit(held.X, [[None] * len(y) for y in held.y])
+    with pytest.raises(ValueError, match=r"empty|at least one"):
+        TemperatureScaling(sharp, likelihood=likelihood).fit([], [])
+
+
 def test_what_does_not_fit_is_refused(sharp, data):
     held = data[1]
     with pytest.raises(NotFittedError):

@@ -65,7 +65,14 @@ def test_the_number_of_columns_says_whether_there_are_labels(tmp_path):
         ("a.txt", b"", "a.txt: the file has no sequence"),
         ("a.txt", b"\n\n \n", "a.txt: the file has no sequence"),
         ("a.txt", b"word\n", "expected at least 2 cells"),
-        ("a.txt", b"a O\nb\tc O\n", "line 2: the line .* has a tab, but the first line has none"),
+        ("a.txt", b"a O\nb\tc O\n", "line 2: the line .* has a tab, but the first line 'a O' has none: .* tr -s"),
+        (
+            "a.txt",
+            b"# words\na\tO\n",
+            "first line '# words' has none: .* a comment only if it has the form '# key = value'",
+        ),
+        ("a.txt", b"a\tO\n# words\n", "line 2: .* a comment only if it has the form '# key = value'"),
+        ("a.txt", gzip.compress(b"a O\n"), "line 1: .* add .gz to the name, because the file is compressed"),
         ("a.txt", b"a O\rb O\r\rc O\r", "line 1: the line has a carriage return before its end"),
         (
             "a.txt.gz",

@@ -91,3 +91,11 @@ def test_reliability_by_hand():
 def test_what_is_no_probability_is_refused(rows, message):
     with pytest.raises(ValueError, match=message):
         bootstrap([["a"], ["b"]], [["a"], ["b"]], [np.array(rows), np.array([[0.5, 0.5]])], ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"), [({"y_proba": [np.ones((1, 1))]}, "classes"), ({"classes": ["a"]}, "y_proba")]
+)
+def test_probabilities_need_the_labels_of_their_columns(given, missing):
+    with pytest.raises(ValueError, match=f"{missing} is None: expected both or neither"):
+        bootstrap([["a"]], [["a"]], **given)

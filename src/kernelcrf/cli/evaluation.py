@@ -18,9 +18,13 @@ from kernelcrf.formats.streams import display_name
 from kernelcrf.metrics import are_spans, bootstrap, flat_classification_report, span_classification_report
 from kernelcrf.persistence import named_errors
 from kernelcrf.readers.missing_labels import missing_among
+from kernelcrf.readers.spans import spans
 from kernelcrf.report import make_report, write_report
 from kernelcrf.report.sections import TITLES, has_spans
 from kernelcrf.terminal import printable
+
+# `evaluate` gives advice if the data have LEAST_SPANS spans, and the model predicts less than RARE_SHARE of them.
+LEAST_SPANS, RARE_SHARE = 10, 0.2
 
 
 def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_json: bool) -> None:
@@ -54,6 +58,15 @@ def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_j
         echo()
         for line in _table(y, predicted, scheme):
             echo(line)
+    if scheme is not None:
+        known = [["O" if is_missing(label) else label for label in labels] for labels in y]
+        n_true, n_predicted = (sum(len(spans(labels, scheme)) for labels in given) for given in (known, predicted))
+        if n_true >= LEAST_SPANS and n_predicted < RARE_SHARE * n_true:
+            echo()
+            echo(
+                f"the model predicts {n_predicted:,} spans where the data have {n_true:,}: fit it again with "
+                "--set decoding=f1, which predicts more spans, or with more data like these"
+            )
 
 
 def _table(y: list[list[object]], predicted: list[list[object]], scheme: str | None) -> list[str]:

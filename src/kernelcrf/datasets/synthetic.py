@@ -80,8 +80,9 @@ def make_sequences(
     n_classes, n_features : the number of labels, and the number of features per token.
     noise : the standard deviation of the inputs around the centre of their label. With two or more features, the
         centres have the distance 1 from the origin.
-    stickiness : the probability that a label is equal to the previous label; the remaining probability is divided among
-        the other labels at random.
+    stickiness : the probability that a label is equal to the previous label. The remaining probability is divided among
+        the other labels at random, so that each `random_state` has its own transitions. For training and test data of
+        the same distribution, split the sequences of one call.
     nonlinear : whether each label has two opposite centres instead of one.
     random_state : an integer, a `numpy.random.RandomState` or None, as in scikit-learn.
 

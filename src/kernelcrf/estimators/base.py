@@ -573,5 +573,6 @@ class InputEstimator(Estimator[Model]):
 
         by_scale : a function without arguments that computes gamma from the inputs, for gamma="scale".
         """
-        kernel = resolve_kernel(getattr(self, argument), sparse)
+        linear_only = self.penalty is not None and self.penalty.of_coordinates
+        kernel = resolve_kernel(getattr(self, argument), sparse or linear_only)
         return make_kernel(n_features, by_scale, kernel, self.gamma, argument)

@@ -103,6 +103,8 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
         check_is_fitted(self.estimator)
         # If the original is fitted again, the copy keeps its model.
         estimator, average = copy(self.estimator), None
+        # This raises an error if no label is known; all temperatures would be equally good then.
+        estimator.score(X, y)
         if self.posterior == "map":
             if self.likelihood == "span" and not isinstance(estimator, SequenceEstimator):
                 raise ValueError(

@@ -89,7 +89,7 @@ def leave_one_out(
     if not objective.layout.is_smooth:
         raise ValueError(
             "Newton's method needs a differentiable penalty, but the model has one that is not: fit the model "
-            "with penalty=None"
+            "with penalty=None, or use sklearn.model_selection.cross_val_score"
         )
     objective = _in_double(objective)
     at = objective.evaluate(theta, curvature=True)

@@ -55,7 +55,8 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
                 got = f"got the cells {shown(cells[t])}: expected {width} cells"
                 if separator == "\t" and len(cells[t]) == 1:
                     got = f"the line {shown(lines[t])} has no tab: expected {width} cells separated by tabs"
-                raise FormatError(f"{name}, line {number + t}: {got}, as on the first line, and no empty cell")
+                expected = f"{got}, as on the first line, and no empty cell{_advice(lines[t])}"
+                raise FormatError(f"{name}, line {number + t}: {expected}")
             x = cells if n == width else [row[:n] for row in cells]
             known = None if n == width else [row[n] for row in cells]
             raw = TokenLines(all_lines, range(start, len(all_lines)))
@@ -127,6 +128,13 @@ def _n_comments(lines: list[str]) -> int:
     return next((t for t, line in enumerate(lines) if line[0] != "#" or not COMMENT.fullmatch(line)), len(lines))
 
 
+def _advice(line: str) -> str:
+    """Return what to do about a line that has no tab, although other lines have tabs."""
+    if line.startswith("#"):
+        return ". A line is a comment only if it has the form '# key = value'"
+    return ". If words contain no blanks, replace blanks by tabs with tr -s ' ' '\\t'"
+
+
 def _check_cells(lines: list[str], separator: str, name: str, number: int) -> None:
     """Raise if a line has a tab although `separator` is a blank, or if a line has more than MOST_CELLS cells.
 
@@ -135,8 +143,8 @@ def _check_cells(lines: list[str], separator: str, name: str, number: int) -> No
     for t, line in enumerate(lines):
         if separator == " " and "\t" in line:
             raise FormatError(
-                f"{name}, line {number + t}: the line {shown(line)} has a tab, but the first line has none: expected "
-                "the same separator on all lines"
+                f"{name}, line {number + t}: the line {shown(line)} has a tab, but the first line {shown(lines[0])} "
+                f"has none: expected the same separator on all lines{_advice(lines[0])}"
             )
         # A cell and its separator have at least two characters, so cells of short lines need not be counted.
         if len(line) >= 2 * MOST_CELLS and (n := line.count(separator) + 1) > MOST_CELLS:

@@ -156,9 +156,10 @@ def _decode(block: bytes, name: str, number: int) -> list[str]:
     except UnicodeDecodeError as error:
         line = number + block.count(b"\n", 0, error.start)
         column = error.start - block.rfind(b"\n", 0, error.start)
+        is_gzip = number == 1 and block.startswith(GZIP_MAGIC)
         raise FormatError(
             f"{name}, line {line}: expected UTF-8 text, got 0x{block[error.start]:02x} at byte {column} of the line; "
-            "convert the file with iconv -t UTF-8"
+            + ("add .gz to the name, because the file is compressed" if is_gzip else "convert it with iconv -t UTF-8")
         ) from None
     if number == 1:
         text = text.removeprefix(MARK)

@@ -41,7 +41,7 @@ KERNEL = either(
     instance_of(Polynomial, text="a Polynomial"),
     Constraint("a callable (X, Y) -> Gram matrix", lambda kernel: callable(kernel) and not isinstance(kernel, type)),
     Constraint("an object of sklearn.gaussian_process.kernels", is_process_kernel),
-    advice=f"{' and '.join(map(repr, NOT_KERNELS))} are not positive semi-definite, so they define no prior (14)",
+    advice=f"{' and '.join(map(repr, NOT_KERNELS))} are not positive semi-definite, so no prior has this kernel",
 )
 GAMMA = either(real(above=0), nothing, advice="None means the default of scikit-learn")
 # The names of the polynomial kernel, to which files of version 0.1 add `degree` and `coef0`.

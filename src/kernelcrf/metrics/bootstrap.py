@@ -91,9 +91,15 @@ def bootstrap(
     >>> sorted(scores), round(scores["flat_accuracy"].value, 2), round(scores["flat_accuracy"].low, 2)
     (['flat_accuracy', 'sequence_accuracy'], 0.83, 0.5)
     """
+    if (y_proba is None) != (classes is None):
+        given, missing = ("classes", "y_proba") if y_proba is None else ("y_proba", "classes")
+        raise ValueError(
+            f"{given} was passed and {missing} is None: expected both or neither, because probabilities need "
+            "the labels of their columns. Pass classes=model.classes_ with the probabilities"
+        )
     y_true = [read_labels(labels, f"y_true[{i}]") for i, labels in enumerate(read_list(y_true, "y_true"))]
     sums = _label_sums(y_true, y_pred, scheme)
-    if y_proba is not None and classes is not None:
+    if y_proba is not None:
         P, names = read_list(y_proba, "y_proba"), read_labels(classes, "classes")
         of_probabilities = _probability_sums(y_true, P, names, n_bins)
         # Without any such token these scores are 0 / 0; reporting 0, the best score, would be wrong.
