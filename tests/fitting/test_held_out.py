@@ -171,6 +171,33 @@ def test_an_automatic_kernel_is_linear_unless_rbf_is_clearly_better(make, kernel
     assert (linear < table["score"][best] - 0.1) == (kernel == "rbf")
 
 
+@pytest.mark.parametrize(("right", "is_as_good"), [((8, 9, 8, 9), True), ((5, 6, 4, 6), False), ((5, 9, 9, 6), False)])
+def test_a_simpler_kernel_must_predict_as_many_labels_rightly(right, is_as_good):
+    """The log-likelihoods are equal up to noise, so that the right labels of the four blocks decide."""
+    simple, best = (object.__new__(held_out._Candidate) for _ in range(2))
+    for one, likelihoods, counts in ((simple, (-4.0, -5, -4, -5), right), (best, (-5.0, -4, -5, -3.9), (9, 9, 8, 9))):
+        one._metric, one.best = None, (0,)
+        tempered = np.repeat(np.array(likelihoods)[:, None], len(held_out.TEMPERATURES), axis=1)
+        one._answers = {(0,): held_out._Answers(tempered, np.array(counts, float), [], [])}
+    assert simple.is_as_good_as(best) == is_as_good
+    assert best.is_as_good_as(best)
+
+
+def test_the_accuracy_of_a_search_is_that_of_fits_to_four_fifths(data, monkeypatch):
+    monkeypatch.setattr(held_out, "SEARCH_TOL", 1e-8)
+    crf = ChainCRF(gamma=0.5, n_components=None, tol=1e-8, random_state=0).fit(data.X, data.y)
+    table = crf.search_
+    for kernel, C in (("linear", 1.0), ("rbf", 1.0)):
+        k = next(k for k in range(len(table["C"])) if (table["kernel"][k], table["C"][k]) == (kernel, C))
+        right = 0
+        for r in range(5):
+            train = [i for i in range(30) if i % 5 != r]
+            one = ChainCRF(kernel, gamma=0.5, C=C, n_components=None, tol=1e-8, random_state=0)
+            one.fit([data.X[i] for i in train], [data.y[i] for i in train])
+            right += sum((a == b).sum() for a, b in zip(one.predict(data.X[r::5]), data.y[r::5], strict=True))
+        assert table["accuracy"][k] == pytest.approx(right / sum(map(len, data.y)))
+
+
 def test_a_given_kernel_gamma_or_C_is_kept():
     X, y = straight()
     assert {*ChainCRF("rbf", n_components=20, random_state=0).fit(X, y).search_["kernel"]} == {None}

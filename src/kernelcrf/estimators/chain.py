@@ -71,11 +71,11 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     kernel : "auto", str, Polynomial, callable or kernel of sklearn.gaussian_process, default="auto"
         The kernel says how similar two tokens are. "auto" is "linear" for feature dicts and sparse matrices. For arrays
         and data frames, it compares "linear" and "rbf" while C="auto" is chosen, and takes "linear" unless "rbf" is
-        better by more than one standard error. If gamma is "scale", a quarter of it and four times as much are
-        compared, too. With another C, or with an `Input`, "auto" is "rbf" for arrays. "linear" learns a weight for each
-        column. All others, such as "rbf", "poly", "laplacian", "cosine" and "chi2", compare each token with a limited
-        number of points, the landmarks, which are chosen from the training tokens or near them.
-        `kernelcrf.kernels.Polynomial(degree=2)` is "poly" with another degree than 3.
+        better by more than one standard error, in the log-likelihood or in the number of right labels. If gamma is
+        "scale", a quarter of it and four times as much are compared, too. With another C, or with an `Input`, "auto" is
+        "rbf" for arrays. "linear" learns a weight for each column. All others, such as "rbf", "poly", "laplacian",
+        "cosine" and "chi2", compare each token with a limited number of points, the landmarks, which are chosen from
+        the training tokens or near them. `kernelcrf.kernels.Polynomial(degree=2)` is "poly" with another degree than 3.
     gamma : "scale", "auto" or float, default="scale"
         Coefficient of the kernel, as in sklearn.svm.SVC.
     inputs : None or dict from names to kernels or kernelcrf.Input, default=None
@@ -198,7 +198,9 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     C_ : the prior variance of the fit; with `inputs`, that of the weights that belong to no input, such as transitions.
     search_ : the models that the search for C has compared on held-out sequences, as a dict of columns, from which
         pandas.DataFrame makes a table. "score" is the mean log-likelihood per token, or the score of `HeldOut`, and
-        "error" is the standard error of its difference to the best one. Without a search, the columns are empty.
+        "error" is the standard error of its difference to the best one (None with `HeldOut(scoring=...)`). "accuracy"
+        is the fraction of right labels, if kernels or scores of labels are compared. Without a search, the columns are
+        empty.
     kernel_ : the kernel of the fit; with `inputs`, a dict of kernels.
     input_variances_ : the prior variance of each of several `inputs`, a dict.
     log_marginal_likelihood_error_ : the standard error of `log_marginal_likelihood()`, which is estimated from random

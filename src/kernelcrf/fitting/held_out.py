@@ -21,9 +21,11 @@ four times this gamma. A chain has constant scores of labels only beside the lin
 the search for C starts at 1. For the other kernels, it starts at the best C of rbf, and stops there if the kernel is
 clearly worse than rbf. Let l_b be the part of l that is due to block b of the held-out samples. The standard error of
 the difference between two models with B blocks is the standard deviation of the B differences of l_b, times the square
-root of B. The chosen kernel is the simplest one whose l is at most one standard error below the largest l. If there are
-fewer than 20 samples, C is chosen in this way too: the smallest C whose l is at most one standard error below that of
-the best C.
+root of B. The chosen kernel is the simplest one whose l is at most one standard error below the largest l, and which
+predicts as many labels rightly as the kernel with the largest l, up to one standard error of this number. Where labels
+last long, l depends mostly on the few tokens at which they change, so that the number of right labels can show a
+difference that l does not. (Models of segments are compared by l alone.) If there are fewer than 20 samples, C is
+chosen in this way too: the smallest C whose l is at most one standard error below that of the best C.
 
 If a metric of labels is given, such as the F1 score of spans, it takes the place of l. It compares the likeliest labels
 of all held-out samples with the true ones, all values of C from 0.01 to 1,000 are tried, and the first of the best
@@ -121,6 +123,7 @@ class Trial:
     C : the prior variance of each group of terms.
     score : the mean log-likelihood per held-out token, or the metric.
     error : the standard error of the difference between this score and that of the best trial; None for a metric.
+    accuracy : the fraction of held-out labels that are predicted rightly; None if labels were not predicted.
     chosen : whether the fit has this kernel and this C.
     """
 
@@ -129,6 +132,7 @@ class Trial:
     C: tuple[float, ...]
     score: float
     error: float | None
+    accuracy: float | None
     chosen: bool
 
 
@@ -221,12 +225,13 @@ class _Candidate:
         self.kernel, self._groups, self._settings, self._metric = kernel, groups, settings, comparison.metric
         self._answers: dict[Powers, _Answers] = {}
         self._folds = list[_Fold]()
-        self._decode = comparison.counts or self._metric is not None
         self.n_tokens = sum(held_out.n_tokens for _, held_out in parts)
         for training, held_out in parts:
             fold = _Fold.of(problem.on(training), held_out, settings, start)
             start = Start({name: one.map for name, one in fold.features.items()})
             self._folds.append(fold)
+        has_labels = all(isinstance(part, ChainPartition) for part in self._folds[0].held_out.partitions)
+        self._decode = comparison.counts or self._metric is not None or (kernel is not None and has_labels)
 
     def search(self) -> None:
         """Search for the best C of each group of terms, starting from C = 1 for all groups."""
@@ -256,14 +261,15 @@ class _Candidate:
 
     def is_as_good_as(self, other: _Candidate) -> bool:
         """Return whether the best value is at most one standard error below that of another candidate."""
-        difference = other.value(other.best) - self.value(self.best)
-        return difference <= (self.error(self.best, other, other.best) if self._metric is None else 0.0)
+        if self._metric is not None:
+            return self.value(self.best) >= other.value(other.best)
+        here, there = self._answers[self.best], other._answers[other.best]
+        differences = [there.likelihoods - here.likelihoods, there.right - here.right]
+        return all(difference.sum() <= _standard_error(difference) for difference in differences)
 
     def error(self, powers: Powers, other: _Candidate, of_other: Powers) -> float:
         """Return the standard error of the difference between the log-likelihoods of two models."""
-        differences = self._answers[powers].likelihoods - other._answers[of_other].likelihoods
-        n = len(differences)
-        return float(np.sqrt(n) * differences.std(ddof=1)) if n > 1 else 0.0
+        return _standard_error(self._answers[powers].likelihoods - other._answers[of_other].likelihoods)
 
     def smallest(self) -> Powers:
         """Return the exponents of the smallest C whose log-likelihood is at most a standard error below the best."""
@@ -284,7 +290,8 @@ class _Candidate:
                 value, error = value / self.n_tokens, self.error(powers, top, top.best) / self.n_tokens
             name = None if self.kernel is None else str(self.kernel.kernel)
             Cs = tuple(10.0**power for power in powers)
-            yield Trial(name, gamma, Cs, value, error, powers == chosen)
+            accuracy = float(self._answers[powers].right.sum()) / self.n_tokens if self._decode else None
+            yield Trial(name, gamma, Cs, value, error, accuracy, powers == chosen)
 
     def label_counts(self, powers: Powers) -> tuple[Ints, Ints]:
         """Return how many held-out tokens have each label, and how many are predicted to have it."""
@@ -298,11 +305,13 @@ class _Answers:
     """Likelihoods and predictions of one model for held-out samples.
 
     tempered : one row per block of samples and one column per temperature, the log-likelihood of the block's labels.
+    right : the number of tokens in each block whose likeliest label is the true one; 0 if labels were not predicted.
     true, predicted : for each sequence, the indices of the true and of the likeliest labels of its labelled tokens;
         empty if they were not requested.
     """
 
     tempered: Floats
+    right: Floats
     true: Sequence[Labels]
     predicted: Sequence[Labels]
 
@@ -310,7 +319,8 @@ class _Answers:
     def joined(cls, folds: Sequence[_Answers]) -> _Answers:
         """Return the answers of all folds together."""
         true, predicted = ([labels for one in folds for labels in getattr(one, name)] for name in ("true", "predicted"))
-        return cls(np.concatenate([one.tempered for one in folds]), true, predicted)
+        tempered, right = (np.concatenate([getattr(one, name) for one in folds]) for name in ("tempered", "right"))
+        return cls(tempered, right, true, predicted)
 
     @property
     def likelihoods(self) -> Floats:
@@ -369,7 +379,12 @@ class _Fold:
                 known = partition.labels[low:high] >= 0
                 true.append(partition.labels[low:high][known])
                 predicted.append(likeliest[low:high][known])
-        return _Answers(self._tempered(fitted.theta, n_jobs), true, predicted)
+        tempered = self._tempered(fitted.theta, n_jobs)
+        right = np.zeros(len(tempered))
+        if decode:
+            counts = [float((t == p).sum()) for t, p in zip(true, predicted, strict=True)]
+            right = self._sum_blocks(np.array(counts))
+        return _Answers(tempered, right, true, predicted)
 
     def _tempered(self, theta: Floats, n_jobs: int) -> Floats:
         """Return the log-likelihoods of the blocks of held-out samples, one column per temperature."""
@@ -381,8 +396,18 @@ class _Fold:
             losses = np.concatenate(
                 [part.losses(moved, n_jobs) for part, moved in zip(partitions, scores, strict=True)]
             )
-            columns.append(-np.bincount(np.zeros(len(losses), int) if self.blocks is None else self.blocks, losses))
+            columns.append(-self._sum_blocks(losses))
         return np.column_stack(columns)
+
+    def _sum_blocks(self, numbers: Floats) -> Floats:
+        """Return the sum of the numbers of the samples in each block."""
+        return np.bincount(np.zeros(len(numbers), int) if self.blocks is None else self.blocks, numbers)
+
+
+def _standard_error(differences: Floats) -> float:
+    """Return the standard error of the sum of the differences between two models, one difference per block."""
+    n = len(differences)
+    return float(np.sqrt(n) * differences.std(ddof=1)) if n > 1 else 0.0
 
 
 def highest(likelihood: Callable[[Powers], float], n_groups: int = 1) -> Powers:

@@ -123,6 +123,7 @@ def read_trials(config: Config) -> tuple[Trial, ...]:
             C=tuple(read_number({"C": C}, "C") for C in _read_list(one, "C")),
             score=read_number(one, "score", finite=False),
             error=None if one["error"] is None else read_number(one, "error", finite=False),
+            accuracy=None if one.get("accuracy") is None else read_number(one, "accuracy"),
             chosen=read_flag(one, "chosen"),
         )
         for one in stored
