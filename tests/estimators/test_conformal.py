@@ -198,13 +198,16 @@ def test_sets_that_are_too_large_are_cut_and_say_so(crf):
 
 @pytest.mark.parametrize(("control", "n"), [("all", 8), ("share", 8)])
 def test_too_few_calibration_data_give_full_sets(control, n, crf):
-    few = ConformalLabels(crf, control=control).conformalize(HELD.X[:n], HELD.y[:n])
+    with pytest.warns(UserWarning, match="8 sequences or groups are too few .* expected at least 9"):
+        few = ConformalLabels(crf, control=control).conformalize(HELD.X[:n], HELD.y[:n])
     assert few.threshold_ == math.inf
     assert all(one.all() for one in few.predict_set(NEW.X))
     enough = ConformalLabels(crf, control=control).conformalize(HELD.X[: n + 1], HELD.y[: n + 1])
     assert enough.threshold_ < 1
     short = [x[:3] for x in NEW.X[:5]]
-    found = ConformalLabellings(crf).conformalize(HELD.X[:n], HELD.y[:n]).predict_set(short)
+    with pytest.warns(UserWarning, match="too few"):
+        labellings = ConformalLabellings(crf).conformalize(HELD.X[:n], HELD.y[:n])
+    found = labellings.predict_set(short)
     assert [len(one) for one in found] == [3 ** len(x) for x in short]
 
 
@@ -454,7 +457,8 @@ def test_spans_have_groups_missing_labels_and_full_sets(tagger):
     sets, rest = ConformalSpans(tagger).conformalize(X, hidden), ConformalSpans(tagger).conformalize(X[20:], y[20:])
     with_spans = sum(bool(spans(tags)) for tags in y[20:])
     assert (sets.threshold_, sets.n_calibration_) == (pytest.approx(rest.threshold_, rel=1e-12), with_spans)
-    few = ConformalSpans(tagger).conformalize(X[:8], y[:8])
+    with pytest.warns(UserWarning, match="too few for confidence_level=0.9"):
+        few = ConformalSpans(tagger).conformalize(X[:8], y[:8])
     assert few.threshold_ == math.inf
     x = X[0][:4]
     assert {tuple(span[:3]) for span in few.predict_set([x])[0]} == {
@@ -486,7 +490,8 @@ def test_all_labels_are_covered_though_some_are_unknown(crf):
     """A sequence with one known label says little about all of its labels, so that it does not count."""
     few = [[label if t == 0 else None for t, label in enumerate(y)] for y in HELD.y]
     alone = [len(y) == 1 for y in HELD.y]
-    sets = ConformalLabels(crf, confidence_level=0.8).conformalize(HELD.X, few)
+    with pytest.warns(UserWarning, match=f"{sum(alone)} sequences or groups are too few"):
+        sets = ConformalLabels(crf, confidence_level=0.8).conformalize(HELD.X, few)
     assert sets.n_calibration_ == sum(alone)
     share = ConformalLabels(crf, confidence_level=0.8, control="share").conformalize(HELD.X, few)
     assert share.n_calibration_ == len(few)
@@ -526,7 +531,8 @@ def test_segments_of_any_probability_are_found():
         np.mean([tuple(s) in own for s in spans(y.tolist(), "runs")]) for own, y in zip(found, wrong, strict=True)
     ]
     assert np.mean(shares) >= 0.8
-    everything = ConformalSpans(crf, confidence_level=0.99).conformalize(X[8:], wrong)
+    with pytest.warns(UserWarning, match="too few for confidence_level=0.99, .* expected at least 99"):
+        everything = ConformalSpans(crf, confidence_level=0.99).conformalize(X[8:], wrong)
     assert everything.threshold_ == math.inf
     assert len(everything.predict_set(X[8:9])[0]) == 20
 
@@ -537,5 +543,7 @@ def test_a_wrapper_that_is_asked_to_fit_names_conformalize(wrapper):
     assert not hasattr(conformal, "fit")
     with pytest.raises(AttributeError, match=rf"{wrapper.__name__} has no fit: fit the estimator .* conformalize"):
         conformal.fit(TRAIN.X, TRAIN.y)
+    with pytest.raises(AttributeError, match=rf"{wrapper.__name__} has no predict: call predict_set"):
+        conformal.predict(TRAIN.X)
     with pytest.raises(AttributeError, match="no attribute 'predict_everything'"):
         conformal.predict_everything  # noqa: B018

@@ -184,3 +184,14 @@ def test_the_group_of_each_sequence_is_the_value_of_a_column(library):
         from_frame(frame, "doc", ["n"], groups="x")
     with pytest.raises(ValueError, match="no value in row 1 of the groups column 'word'"):
         from_frame(frame, "doc", ["n"], groups="word")
+
+
+@pytest.mark.parametrize(
+    "texts", [["721.25", "7", None], ["2015-02-04 17:51:00", "2015-02-05", "2015-02-06"], ["17:51"] * 3]
+)
+def test_numbers_and_dates_as_text_give_a_warning(texts):
+    frame = pd.DataFrame({"day": [1, 1, 2], "value": texts, "word": ["a", "7", "b"]})
+    with pytest.warns(UserWarning, match="as text in column 'value' .* convert the column to numbers"):
+        X, _ = from_frame(frame, "day", ["value", "word"])
+    assert X[1][0]["word"] == "b"
+    assert from_frame(frame, "day", ["word"])[0][0][0] == {"word": "a"}

@@ -10,6 +10,7 @@ may depend on each other in any way.
 from __future__ import annotations
 
 import math
+import warnings
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Self
@@ -28,7 +29,7 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.readers.containers import Ragged, read_groups
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.missing_labels import UNKNOWN
-from kernelcrf.validation import SHARE, Constraint, Parameter, either, one_of
+from kernelcrf.validation import SHARE, Constraint, Parameter, either, one_of, stacklevel_of_user
 
 
 def estimator_with(*methods: str, advice: str) -> Parameter:
@@ -65,9 +66,13 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
     control: str
 
     def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError; for `fit`, the error says what to call instead."""
+        """Raise AttributeError; for `fit` and `predict`, the error says what to call instead."""
+        wrapper = type(self).__name__
+        if name in ("predict", "predict_proba"):
+            raise AttributeError(
+                f"{wrapper} has no {name}: call predict_set(X) for sets of labels, or {name}(X) of the estimator inside"
+            )
         if name == "fit":
-            wrapper = type(self).__name__
             raise AttributeError(
                 f"{wrapper} has no fit: fit the estimator that it wraps, and then call conformalize(X, y) of {wrapper} "
                 "with other sequences"
@@ -129,6 +134,14 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
                 "constraints forbid them. No sets of permitted ones reach "
                 f"confidence_level={self.confidence_level:g}: correct these labels, lower confidence_level, or fit "
                 "without constraints"
+            )
+        if math.isinf(threshold):
+            least = math.ceil(self.confidence_level / (1 - self.confidence_level) - ROUNDING)
+            warnings.warn(
+                f"{n} sequences or groups are too few for confidence_level={self.confidence_level:g}, so each set has "
+                f"all values: expected at least {least}. Pass more sequences, or lower confidence_level",
+                UserWarning,
+                stacklevel=stacklevel_of_user(),
             )
         return threshold
 

@@ -88,7 +88,7 @@ def label_metric(scoring: str | Callable[..., float]) -> Callable[[UserData, Use
     return partial(metric, **options)
 
 
-@validated(name=either(one_of(*SCORERS)))
+@validated(name=either(one_of(*SCORERS), advice="scikit-learn's f1_macro is called flat_f1 here"))
 def get_scorer(name: str) -> Scorer:
     """Return the scorer with this name, for the argument `scoring` of scikit-learn's GridSearchCV.
 

@@ -6,9 +6,10 @@ module imports no such library.
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from itertools import pairwise
 from typing import overload
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from kernelcrf.arrays import Places, UserData
 from kernelcrf.readers.containers import is_frame, read_labels
-from kernelcrf.validation import Constraint, either, shown, shown_list
+from kernelcrf.validation import Constraint, either, shown, shown_list, stacklevel_of_user
 
 COLUMN = either(Constraint("the name of a column", lambda name: bool(hash(name)) or True))
 
@@ -124,6 +125,7 @@ def from_frame(
     else:
         named = [(name, _values(frame[name])) for name in features]
         _refuse_dates(named)
+        _warn_of_texts(named)
         X = [[{n: v[t] for n, v in named if v[t] is not None} for t in places.tolist()] for places in rows]
     labels = None if label is None else _values(frame[label])
     y = None if labels is None else [[labels[t] for t in places.tolist()] for places in rows]
@@ -169,6 +171,30 @@ def _refuse_dates(columns: Sequence[tuple[str, Sequence[UserData]]]) -> None:
                     f"frame has the value {shown(value)} in column {shown(name)} of features, row {row}: expected "
                     "numbers or text; convert dates and times to numbers, or remove the column from features"
                 )
+
+
+def _warn_of_texts(columns: Sequence[tuple[str, Sequence[UserData]]]) -> None:
+    """Warn if a column has numbers or dates as text, each of which would be a feature of its own."""
+    for name, values in columns:
+        texts = {value for value in values if value is not None}
+        if texts and all(isinstance(text, str) and _is_number_or_date(text) for text in texts):
+            warnings.warn(
+                f"frame has numbers or dates as text in column {shown(name)} of features, such as "
+                f"{shown(min(texts))}, so sequences are lists of feature dicts, in which each of these texts is a "
+                "feature of its own: convert the column to numbers, or remove it from features",
+                UserWarning,
+                stacklevel=stacklevel_of_user(),
+            )
+
+
+def _is_number_or_date(text: str) -> bool:
+    for parse in (float, datetime.fromisoformat, time.fromisoformat):
+        try:
+            parse(text)
+        except ValueError:
+            continue
+        return True
+    return False
 
 
 def _order(column: UserData, name: str) -> Places:
