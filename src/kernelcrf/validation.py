@@ -112,8 +112,8 @@ def validated(**parameters: Parameter) -> Callable[[Function], Function]:
         takes = signature(function).parameters
         if unknown := set(parameters) - set(takes):
             raise TypeError(
-                f"{function.__qualname__} has no parameters {sorted(unknown)}: "
-                "pass only parameters of this function to the decorator validated"
+                f"@validated got the names {sorted(unknown)}, which are no parameters of {function.__qualname__}: "
+                "pass only the names of its parameters"
             )
         places = {name: place for place, name in enumerate(takes) if takes[name].kind is Argument.POSITIONAL_OR_KEYWORD}
 

@@ -134,7 +134,9 @@ def score_bounds(
     near = _Neighbourhood.of(model, inputs, field, full)
     truth, allowed = model.labels.encode(tokens, near.chains)
     if allowed is not None or (truth < 0).any():
-        raise ValueError("y has missing labels: expected a label for every token. Leave out sequences without labels")
+        raise ValueError(
+            "y has missing labels: expected a label for every token. Leave out sequences with missing labels"
+        )
     best, margins = near.margins()
     right, sure, n = best == truth, margins > 0, max(len(truth), 1)
     low, high = near.losses(truth)

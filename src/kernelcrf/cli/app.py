@@ -264,12 +264,12 @@ def compile_loops(
         str | None,
         typer.Argument(
             metavar="FOLDER",
-            help="Where to store the code; set NUMBA_CACHE_DIR to it.",
+            help="Where to store the code; later programs find it if NUMBA_CACHE_DIR names this folder.",
             show_default="beside the package",
         ),
     ] = None,
 ) -> None:
-    """Compile all loops once, for images and servers, and store their code.
+    """Compile all loops now, and store the compiled code, for a container image or a server.
 
     Example: kernelcrf compile
     """

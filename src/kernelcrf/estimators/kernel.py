@@ -126,9 +126,9 @@ class KernelEstimator(InputEstimator[Chained]):
     def _find_intercept(self, prior: Earlier | None, kernels: Collection[InputKernel]) -> tuple[bool, bool]:
         """Return a pair of flags: whether labels have constant scores, and whether first and last labels have scores.
 
-        With fit_intercept="auto", both flags are as in the prior. Without a prior, labels have constant scores if an
-        input is dense. In models with transitions, such an input must also have a linear kernel, because scores of
-        transitions already contain constant scores.
+        With fit_intercept="auto", both flags are as in the prior. Without a prior, only labels can have
+        constant scores: if at least one input is dense and, in models with transitions, also has a linear kernel,
+        because scores of transitions already contain constant scores.
 
         kernels : the kernels of dense inputs.
         """

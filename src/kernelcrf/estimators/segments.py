@@ -293,7 +293,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     def _pool(
         self, X: UserData, lengths: UserData, data: LabelledSequences, longest: int, earlier: SegmentModel | None
     ) -> tuple[Inputs, SequenceReader | None]:
-        """Return a pair: the inputs of all candidate segments, and their reader; each is None if there is none."""
+        """Return a pair: the inputs of all candidate segments, and their reader; both are None without such inputs."""
         if self.segment_kernel is None:
             return None, None
         if isinstance(self.pooling, str):

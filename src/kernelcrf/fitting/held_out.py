@@ -21,8 +21,8 @@ four times this gamma. A chain has constant scores of labels only beside the lin
 the search for C starts at 1. For the other kernels, it starts at the best C of rbf, and stops there if the kernel is
 clearly worse than rbf. Let l_b be the part of l that is due to block b of the held-out samples. The standard error of
 the difference between two models with B blocks is the standard deviation of the B differences of l_b, times the square
-root of B. The chosen kernel is the simplest one whose l is at most one standard error below the largest l, and which
-predicts as many labels rightly as the kernel with the largest l, up to one standard error of this number. Where labels
+root of B. The chosen kernel is the simplest one whose l is at most one standard error below the largest l. Up to
+one standard error, it must also predict as many labels rightly as the kernel with the largest l. Where labels
 last long, l depends mostly on the few tokens at which they change, so that the number of right labels can show a
 difference that l does not. (Models of segments are compared by l alone.) If there are fewer than 20 samples, C is
 chosen in this way too: the smallest C whose l is at most one standard error below that of the best C.

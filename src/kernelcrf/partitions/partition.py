@@ -71,7 +71,7 @@ class PartitionState:
 
 
 class Partition(Protocol):
-    """Protocol of partitions: samples with features and labels, which compute sums over these samples.
+    """Protocol of partitions. A partition holds samples, with their features and labels, and computes sums over them.
 
     The sums are the loss, its gradient, and products with its Hessian. The parameters theta are the weights of all
     terms of the score; the layout says where the weights of each term are in this vector.

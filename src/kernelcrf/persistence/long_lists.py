@@ -197,7 +197,9 @@ class _Reader:
     def _list(self, kind: str, n: int, width: int | None = None) -> Sequence[Any]:
         # Empty lists would take memory that the size of the arrays does not bound.
         if not all(type(one) is int and one > 0 for one in (n, 1 if width is None else width)):
-            raise ValueError(f"a stored list has the length {n!r} and the width {width!r}: expected integers above 0")
+            raise ValueError(
+                f"a list of the file has the length {n!r} and the width {width!r}: expected integers above 0"
+            )
         entries = self._entries(kind, n * (width or 1))
         if width is None and isinstance(entries, Texts):
             return self._texts(entries)

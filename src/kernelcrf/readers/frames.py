@@ -180,8 +180,8 @@ def _warn_of_texts(columns: Sequence[tuple[str, Sequence[UserData]]]) -> None:
         if texts and all(isinstance(text, str) and _is_number_or_date(text) for text in texts):
             warnings.warn(
                 f"frame has numbers or dates as text in column {shown(name)} of features, such as "
-                f"{shown(min(texts))}, so sequences are lists of feature dicts, in which each of these texts is a "
-                "feature of its own: convert the column to numbers, or remove it from features",
+                f"{shown(min(texts))}. Each text becomes a feature of its own: convert the column to numbers, "
+                "or remove it from features",
                 UserWarning,
                 stacklevel=stacklevel_of_user(),
             )

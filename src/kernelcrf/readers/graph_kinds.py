@@ -103,8 +103,8 @@ class GraphKinds:
         if new:
             known = f"expected names among {shown_list(self.named)}" if self.named else "expected no cliques"
             raise ValueError(
-                f"X has cliques named {shown_list(new)}, which the training graphs do not have: {known}; fit the "
-                "model to graphs that have these cliques"
+                f"X has cliques named {shown_list(new)}, which the training graphs do not have: {known}. Remove these "
+                "cliques from X, or fit the model to graphs that have them"
             )
         for name, k in other.named.items():
             if k != self.named[name]:

@@ -22,11 +22,11 @@ SEVERAL = "several"
 
 
 class StoredColumns(NamedTuple):
-    """The columns of sequences of one kind.
+    """The columns of one kind of sequences, such as arrays or feature dicts, as a model file stores them.
 
     names : the names of the columns, or None if they have none; for feature dicts, None means that names are hashed.
     separator : the text between a name and its value in the names of the columns of feature dicts.
-    texts : the names of feature dicts as bytes, instead of `names`; it is not yet checked that they are distinct.
+    texts : for feature dicts, the names of the columns as bytes, in place of `names`. They may not be distinct yet.
     """
 
     kind: Kind

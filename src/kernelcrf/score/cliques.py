@@ -39,11 +39,11 @@ class Nodes(Protocol):
 
     @property
     def first_nodes(self) -> Ints | slice:
-        """Return the rows of the first tokens."""
+        """Return the row of the first token of each sequence."""
 
     @property
     def last_nodes(self) -> Ints | slice:
-        """Return the rows of the last tokens."""
+        """Return the row of the last token of each sequence."""
 
 
 @dataclass(frozen=True)
