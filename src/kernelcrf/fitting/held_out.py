@@ -401,7 +401,8 @@ class _Fold:
 
     def _sum_blocks(self, numbers: Floats) -> Floats:
         """Return the sum of the numbers of the samples in each block."""
-        return np.bincount(np.zeros(len(numbers), int) if self.blocks is None else self.blocks, numbers)
+        blocks = np.zeros(len(numbers), int) if self.blocks is None else self.blocks
+        return np.asarray(np.bincount(blocks, weights=numbers), dtype=float)
 
 
 def _standard_error(differences: Floats) -> float:
