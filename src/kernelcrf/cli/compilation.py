@@ -72,7 +72,9 @@ def _compile_chains(*names: str) -> None:
     missing = [[None, *labels[1:]] for labels in y]
     spans = [["B-A", *["I-A"] * (len(labels) - 1)] for labels in y]
     # Landmarks between the tokens are only computed if there are fewer landmarks than tokens.
-    short: dict[str, Any] = {"C": 1.0, "n_components": 10, "max_iter": 3, "random_state": 0}
+    few: dict[str, Any] = {"n_components": 10}
+    brief: dict[str, Any] = {"C": 1.0, "max_iter": 3, "random_state": 0}
+    short = brief | few
     sparse = "sparse" in names
     for Z in map(kinds.__getitem__, names):
         kernel = "linear" if sparse else "rbf"
@@ -86,8 +88,8 @@ def _compile_chains(*names: str) -> None:
             ChainCRF(kernel, solver="lbfgs", **short).fit(Z, y)
     if not sparse:
         ChainCRF("rbf", laplace=True, **short).fit(X, y).uncertainty(X, n_samples=2)
-        inputs = {"tokens": Input("rbf"), "steps": Input("linear", scores="steps")}
-        _ask(ChainCRF(inputs=inputs, **short).fit(X, y), X, y)
+        inputs = {"tokens": Input("rbf", **few), "steps": Input("linear", scores="steps")}
+        _ask(ChainCRF(inputs=inputs, **brief).fit(X, y), X, y)
 
 
 def compile_segments() -> None:
