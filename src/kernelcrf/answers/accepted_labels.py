@@ -17,8 +17,8 @@ def accepted(
 ) -> Iterator[list[tuple[Labels, float]]]:
     """Yield, for each sequence, the `n_best` likeliest labellings that `where` accepts, with their log-probabilities.
 
-    For each sequence, the number of computed labellings is multiplied by four, again and again, until enough of them
-    are accepted or `max_tried` labellings were tried.
+    First compute a few of the likeliest labellings of a sequence, then four times as many, and so on. Stop if `n_best`
+    of them are accepted, or if `max_tried` labellings were tried.
     """
     for i in range(field.chains.n_samples):
         one, kept, tried, k = field.part(i, i + 1), list[tuple[Labels, float]](), 0, max(n_best, 8)

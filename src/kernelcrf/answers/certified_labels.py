@@ -130,7 +130,7 @@ def certify(model: ChainModel, inputs: Inputs | Entries, field: ChainField, full
 def score_bounds(
     model: ChainModel, inputs: Inputs | Entries, field: ChainField, tokens: Sequence[UserData], full: bool
 ) -> ScoreBounds:
-    """Return bounds on the accuracy and the log-loss of the optimum, for the true labels of all tokens."""
+    """Return bounds on the accuracy and the log-loss of the optimum; `tokens` are the true labels of all tokens."""
     near = _Neighbourhood.of(model, inputs, field, full)
     truth, allowed = model.labels.encode(tokens, near.chains)
     if allowed is not None or (truth < 0).any():
@@ -147,7 +147,7 @@ def score_bounds(
 
 @dataclass(frozen=True, eq=False)
 class _Neighbourhood:
-    """The distribution of labels that a model predicts, and how far the scores of the optimum may be from its scores.
+    """The predicted distribution of labels, and bounds on how far its scores are from the scores of the optimum.
 
     radius : the bound r on the distance of the weights from the optimum.
     squares : for each term, C k(x_t, x_t) at each token t; 0 at tokens to which the term adds no score.
@@ -179,9 +179,10 @@ class _Neighbourhood:
         return self.field.chains
 
     def distances(self, y: Labels) -> tuple[Floats, Floats]:
-        """Return two parts of |Phi_t(z) - Phi_t(y)|_D^2: an array (N, L) for all labels z_t, and an array (N,).
+        """Return two parts of |Phi_t(z) - Phi_t(y)|_D^2, the squared distance between features of labellings z and y.
 
-        The second part is added if the step of z to token t differs from that of y.
+        Entry [t, j] of the first array, of shape (N, L), is the part for the label z_t = j. Entry [t] of the second
+        array is added if the pair (z_{t-1}, z_t) differs from (y_{t-1}, y_t).
         """
         tokens = np.zeros(self.field.s.shape)
         steps = np.zeros(len(tokens))
@@ -213,7 +214,7 @@ class _Neighbourhood:
         return np.asarray(2 * np.diff(sums[0]) + eps * np.diff(sums[1]))
 
     def losses(self, truth: Labels) -> tuple[float, float]:
-        """Return bounds on the sum of -log p(y|x) over all sequences for the weights of the optimum."""
+        """Return bounds on the sum of -log p(y|x) over all sequences at the optimum; `truth` has the labels y."""
         r, rows = self.radius, np.arange(len(truth))
         tokens, steps = self.distances(truth)
         widest = np.sqrt(tokens.max(axis=1, initial=0.0) + steps)
@@ -239,7 +240,7 @@ class _Neighbourhood:
 
 
 def _label_distances(term: Term) -> Floats:
-    """Return |A(i) - A(j)|^2 for all labels i and j of a term, from its label kernel."""
+    """Return |A(i) - A(j)|^2 for all labels i and j, where the term has the label kernel k_y(i, j) = A(i).A(j)."""
     gram = term.k_y.gram
     squares = np.diagonal(gram)
     return np.asarray(np.maximum(squares[:, None] + squares[None] - 2 * gram, 0.0))
@@ -283,7 +284,9 @@ def _radius_of(certificate: Certificate, gap: float) -> float:
 
 
 def _rounding(weights: Weights, rows: Inputs, diagonal: Floats) -> Floats:
-    """Return a bound on the rounding error of the scores k(x, B) A, or x W, of each row x of inputs.
+    """Return a bound on the rounding error of the scores of each row x of `rows`.
+
+    The scores are k(x, B) A with landmarks B and coefficients A, or x W with the weights W of features.
 
     diagonal : k(x, x) for each row x.
     """

@@ -36,7 +36,7 @@ def quantile_threshold(scores: Floats, level: float) -> float:
 
 
 def risk_threshold(scores: Floats, units: Ints, n: int, level: float) -> float:
-    """Return the threshold at which the expected share of a unit's scores above it is at most 1 - level.
+    """Return a threshold above which the expected share of a new unit's scores is at most 1 - level.
 
     scores, units : scores >= 0, and the unit from 0 to n - 1 that each score belongs to. If a unit has no scores, its
         share is 0.

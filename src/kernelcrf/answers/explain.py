@@ -153,7 +153,7 @@ def _terms(
 
 
 def _positions(model: ChainModel, inputs: Sequence[tuple[TokenInput, Inputs]], n: int, listed: Places) -> Places | None:
-    """Return the position of each listed term in the training data, or (-1, -1) if the term is not a landmark.
+    """Return the positions in the training data of the listed landmarks; other terms have the position (-1, -1).
 
     Return None if the model has no positions of landmarks.
 
@@ -171,7 +171,7 @@ def _positions(model: ChainModel, inputs: Sequence[tuple[TokenInput, Inputs]], n
 
 
 def _gram(token_input: TokenInput, rows: Inputs) -> Floats:
-    """Return the kernel matrix between the rows and the landmarks: one row per input, one column per landmark."""
+    """Return the kernel between the inputs `rows` and the landmarks: one row per input, one column per landmark."""
     return np.asarray(token_input.kernel.gram(rows, token_input.landmarks.astype(np.float64)))
 
 

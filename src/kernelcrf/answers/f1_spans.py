@@ -34,8 +34,8 @@ Candidate: TypeAlias = tuple[int, int, float, int]
 def f1_labels(field: Field, rules: SpanRules) -> Labels:
     """Return the labels, one per token, whose spans have the highest expected F1 score over all sequences of the batch.
 
-    Among the labellings that have these spans and no others, the likeliest one is returned. If the constraints forbid
-    all of them, the result is the likeliest labelling of the sequence.
+    For each sequence, return the likeliest of the labellings that have these spans and no others. If the constraints
+    forbid all of these labellings, return the likeliest labelling that is allowed.
     """
     table, p = probable_spans(field, rules, LEAST_PROBABILITY, None)
     chosen = table.take(_choose(table, p, _expected_number(field, rules)))
@@ -62,12 +62,15 @@ def _best_of_one(limited: Field, free: Field) -> Labels:
 
 
 def _expected_number(field: Field, rules: SpanRules) -> float:
-    """Return the expected number of spans of all sequences."""
+    """Return the expected number of spans in all sequences together."""
     return sum(float(Steps.of(part, rules).begun.sum()) for _, _, part in field.batches())
 
 
 def _choose(table: SpanTable, p: Floats, expected: float) -> Places:
-    """Return the rows of the spans S' that maximise F(S'), where `expected` is the expected number of spans."""
+    """Choose the spans of a table that together have the highest expected F1 score; return their rows.
+
+    p, expected : the probability of each span, and the expected number of spans in all sequences.
+    """
     sequences: dict[int, list[Candidate]] = {}
     order = np.lexsort((table.start, table.end, table.sequence))
     for row in order.tolist():
@@ -83,9 +86,9 @@ def _choose(table: SpanTable, p: Floats, expected: float) -> Places:
 
 
 def _best_set(candidates: list[Candidate], limit: float) -> list[int]:
-    """Choose spans of one sequence that do not overlap, with the largest sum of p - limit; return their rows.
+    """Choose spans of one sequence that do not overlap and have the largest sum of p - limit; return their rows.
 
-    candidates : the spans, sorted by their ends.
+    candidates : tuples (start, end, probability p, row) of spans, sorted by `end`.
     """
     kept = [one for one in candidates if one[2] > limit]
     ends, values, choices = [one[1] for one in kept], [0.0], list[int]()
@@ -104,7 +107,10 @@ def _best_set(candidates: list[Candidate], limit: float) -> list[int]:
 
 
 def _limit(part: Field, rules: SpanRules, start: Places, end: Places, k: Places) -> Field:
-    """Return the distribution of the labellings that have exactly these spans, and no others."""
+    """Limit a distribution of labels to the labellings that have exactly the given spans.
+
+    start, end, k : the first token, the token after the last, and the index of the type of each span.
+    """
     (N, L), chains = part.s.shape, part.chains
     type_, begins = np.full(N, -1), np.zeros(N, bool)
     for low, high, one in zip(start, end, k, strict=True):

@@ -35,7 +35,8 @@ def predict_left_out(
 
     X, y, sample_weight, lengths, class_weight, base_scores : the data and the class weights of the fit; other data
         raise an error.
-    refit : whether to fit again without a sequence if the bound on the error of one Newton step is above `tol`.
+    refit : one Newton step estimates the weights without a sequence. If True, and the bound on the error of this
+        estimate is above `tol`, fit the model again without the sequence.
     """
     certificate = model.certificate
     if certificate.status in NOT_FITTED:

@@ -1,7 +1,7 @@
 """Compute the probability of spans, such as entities, chunks or runs of one label.
 
 A span (start, end, label) has the probability that the labelling of its sequence contains exactly this span: it starts
-at `start`, continues until `end` - 1 and ends there. A labelling y is a Markov chain with the steps
+at `start`, continues until `end` - 1 and ends there. A labelling y is a Markov chain with the transition probabilities
 
     Q_t(i, j) = p(y_t = j | y_{t-1} = i, x) = p(y_{t-1} = i, y_t = j | x) / p(y_{t-1} = i | x),
 
@@ -138,9 +138,9 @@ def probable_spans(field: Field, rules: SpanRules, threshold: float, n_best: int
 
 
 def _best(parts: Sequence[tuple[Array, ...]], n_best: int, floor: Floats) -> Any:
-    """Return the `n_best` most probable spans per sequence.
+    """Return the `n_best` most probable spans per sequence, and raise `floor`, below which spans are not searched for.
 
-    If a sequence has so many spans, increase its entry of `floor` to the lowest of their probabilities.
+    If a sequence has at least `n_best` spans, its entry of `floor` rises to the lowest probability that is returned.
     """
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     sequence, p = columns[0], columns[-1]
@@ -153,13 +153,13 @@ def _best(parts: Sequence[tuple[Array, ...]], n_best: int, floor: Floats) -> Any
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The steps Q_t of the labels of a few sequences, and which labels begin, continue and complete spans.
+    """The transition probabilities of labels in a few sequences, and the probabilities that spans begin and end.
 
     The type of a span is its index k in the rules.
 
-    begun : (N, L), v_s of a span that starts at token s, for all labels.
+    begun : (N, L), the probability that a span starts at token t and that the token has label j.
     Q : (N, L, L), the probability of each label given the label before; 0 at the first token of a sequence.
-    ended : (N, L), the probability that a span is complete after token t, given that it continues at t with label i.
+    ended : (N, L), the probability that a span ends with token t, given that it includes t and that t has label i.
     last : (N,), whether a token is the last one of its sequence.
     inside : (K, n, n), for each type and each pair of its labels, whether the second continues a span after the first.
     """
@@ -174,7 +174,7 @@ class Steps:
 
     @classmethod
     def of(cls, field: Field, rules: SpanRules) -> Steps:
-        """Return the steps of a distribution, by one forward-backward pass in float64."""
+        """Compute the probabilities from a distribution of labels, by one forward-backward pass in float64."""
         exact = field.in_float64()
         q, p, chains = exact.edge_marginals(), exact.marginals(), field.chains
         N, L = p.shape
@@ -200,16 +200,25 @@ class Steps:
         return cls(chains.offsets, rules.members, begun, Q, ended, last, inside)
 
     def begin(self, t: Places, k: Places) -> Floats:
-        """Return v_t of spans that start at tokens t and have the types k: one row per span, one column per label."""
+        """Return the probabilities that spans of the types k start at the tokens t.
+
+        The result has one row per span, and one column for each label of its type that token t may have.
+        """
         labels = self.members[k]
         return np.where(labels >= 0, self.begun[t[:, None], labels], 0.0)
 
     def advance(self, t: Places, k: Places, v: Floats) -> Floats:
-        """Return v_{t+1} of spans of the types k; `v` has their v_t, one row per span."""
+        """Return the probabilities that spans of the types k, which reach the tokens t, also continue at t + 1.
+
+        v : the probabilities that the spans reach the tokens t, with one row per span and one column per label of t.
+        """
         labels = self.members[k]
         steps = self.Q[(t + 1)[:, None, None], labels[:, :, None], labels[:, None, :]]
         return np.asarray(np.einsum("si,sij->sj", v, steps * self.inside[k]))
 
     def complete(self, t: Places, k: Places, v: Floats) -> Floats:
-        """Return the probability that a span ends after its token t, for each span; `v` has one row v_t per span."""
+        """Return, for each span of a type k, the probability that it reaches its token t and ends there.
+
+        v : the probabilities that the spans reach the tokens t, with one row per span and one column per label of t.
+        """
         return np.asarray(np.minimum((v * self.ended[t[:, None], self.members[k]]).sum(axis=1), 1.0))

@@ -24,8 +24,9 @@ N_BEST = either(whole(least=1), nothing)
 
 
 class PredictedSpan(NamedTuple):
-    """A span of the tokens from `start` to `end` - 1, its label, and the probability that it is a span of its sequence.
+    """A span with its label and its probability; its tokens are those from `start` to `end` - 1.
 
+    probability : the probability that the labels of the sequence have exactly this span.
     certified : whether the optimum of the objective provably predicts this span too; None if this was not computed.
 
     Examples
@@ -111,11 +112,11 @@ def mark_certified(
 def right_spans(
     y_true: UserData, predicted: Sequence[Sequence[PredictedSpan]], scheme: str | None = None
 ) -> tuple[Floats, Flags]:
-    """Return the probabilities of all predicted spans, and whether each is a span of the true labels.
+    """Return the probabilities of all predicted spans, and whether each span is also a span of the true labels.
 
     Sequences with missing labels are left out.
 
-    scheme : the tagging scheme of the labels; None means "lenient" if they look like tags, and "runs" otherwise.
+    scheme : the tagging scheme of the labels; None means "lenient" if labels look like tags, and "runs" otherwise.
     """
     rows = [read_labels(labels, f"y_true[{i}]") for i, labels in enumerate(read_list(y_true, "y_true"))]
     if len(rows) != len(predicted):

@@ -85,7 +85,7 @@ def summary_html(crf: BaseEstimator) -> str:
 
 
 def _compared(crf: BaseEstimator) -> dict[str, str]:
-    """Return the entry of the summary with the best held-out score of each kernel, if kernels were compared."""
+    """Return a dict with a text on the best held-out score of each kernel; it is empty if no kernels were compared."""
     table, best = crf.search_, dict[str, float]()
     for kernel, gamma, score in zip(table["kernel"], table["gamma"], table["score"], strict=True):
         if kernel is not None:
@@ -95,16 +95,14 @@ def _compared(crf: BaseEstimator) -> dict[str, str]:
 
 
 def describe_C(facts: dict[str, Any]) -> str:
-    """Return the text to show after the value of C: how C was chosen, or why it was not; "" if C was given."""
+    """Return a text to show after the value of C: how C was chosen, or why C is 1; "" if this is unknown."""
     if "C is 1 because" in facts:
         return f"because {facts['C is 1 because']}"
     return f"chosen by {facts['C chosen by']}" if "C chosen by" in facts else ""
 
 
 def _choice_of_C(crf: BaseEstimator) -> dict[str, str]:
-    """Return the entry of the summary that says how C was chosen, or why it was not; it is empty if C was given or is
-    not known.
-    """
+    """Return a dict with a text on how C was chosen, or why C is 1; it is empty if C was given or is not known."""
     # The C of an update is that of its prior, or chosen on held-out sequences.
     if np.isnan(crf.C_) or crf.model_.has_prior:
         return {}

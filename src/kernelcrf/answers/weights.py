@@ -42,7 +42,7 @@ def top_terms(
 def data_frame(caller: str, advice: str, data: UserData, **options: UserData) -> Any:
     """Return pandas.DataFrame(data, **options); raise an error if pandas is not installed.
 
-    caller, advice : for the error message, the method that needs pandas, and what to use instead of it.
+    caller, advice : for the error message, the method that needs pandas, and what to use instead of this method.
     """
     try:
         import pandas as pd

@@ -169,7 +169,10 @@ def _digest(path: str) -> bytes:
 
 
 def _sources(function: Callable[..., Any], known: dict[str, None]) -> dict[str, None]:
-    """Return a dict whose keys are the source files of a function, and of the compiled functions that it uses."""
+    """Add the source files of a function, and of all compiled functions that it may call, to `known`; return `known`.
+
+    The files are the keys of this dict, so that each file is visited once and their order is fixed.
+    """
     path = function.__code__.co_filename
     if path not in known:
         known[path] = None

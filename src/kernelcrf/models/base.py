@@ -46,10 +46,11 @@ class FittedModel:
     laplace : the evidence and the posterior of the weights by Laplace's approximation; None if they were not computed.
     layout, theta : the terms, and the weights of all terms as one vector.
     maps : for each term that depends on inputs, the map from inputs to features.
-    kernels : the kernels of the inputs; each key is the name of the estimator's parameter that sets the kernel.
-    specification : plain values that describe the settings of the fit. If a later fit starts from this model, or uses
-        this model as a prior, both must have the same specification.
-    base : the names of the base scores of the fit, such as "tokens" and "steps"; predictions need the same ones.
+    kernels : a dict from the name of each kernel parameter of the estimator to the kernel that the parameter sets.
+    specification : plain values that describe the settings of the fit. A later fit that starts from this model, or uses
+        this model as a prior, must have the same specification.
+    base : the names of the base scores of the fit, such as "tokens" and "steps". Predictions need base scores with the
+        same names.
     """
 
     certificate: Certificate
@@ -65,7 +66,7 @@ class FittedModel:
 
     @property
     def variances(self) -> dict[str, float]:
-        """Return the prior variance of the weights of each input that has a name."""
+        """Return a dict from the name of each named input to the prior variance of its weights."""
         named = {input_name(term.name): term.C for term in self.layout.terms}
         return {name: C for name, C in named.items() if name is not None}
 
@@ -90,12 +91,12 @@ class FittedModel:
         return ScorePosterior(self.layout, self.laplace.posterior, self.maps)
 
     def start_for(self, terms: Sequence[Term], n_columns: Callable[[str], int] | None = None) -> Start:
-        """Return a starting point for a fit of these terms, with the landmarks of this model.
+        """Return a starting point for a fit of `terms`: the landmarks and the weights of this model.
 
         The weights of new columns, and of new pairs of a feature and a label, start at 0.
 
-        n_columns : a function that returns the number of columns of an input. New columns come after all others. None
-            means that no input has new columns.
+        n_columns : a function from the name of an input to its number of columns. New columns come after all others.
+            None means that no input has new columns.
         """
         new, old = {term.name: term for term in terms}, self.layout.split(self.theta)
         maps: dict[str, FeatureMap] = {}
@@ -158,7 +159,7 @@ class FittedModel:
 
     @property
     def answer_bytes(self) -> int:
-        """Return the number of bytes that the first prediction for one token or row needs, without stored arrays."""
+        """Return how many bytes the first prediction for a token or row needs in memory, besides the model's arrays."""
         raise NotImplementedError
 
     @classmethod
@@ -213,7 +214,7 @@ class FittedModel:
 
 
 def common_variance(terms: Sequence[Term]) -> float:
-    """Return the prior variance C of the terms whose input has no name, or of the first term if there is none."""
+    """Return the prior variance C of the terms whose input has no name; if there are none, that of the first term."""
     return next((term.C for term in terms if input_name(term.name) is None), terms[0].C)
 
 
@@ -261,7 +262,8 @@ def model_digest(model: FittedModel, decoding: str | Config) -> str:
     """Return a digest of the decoding rule and of everything in the model on which predictions depend.
 
     The records of the fit, such as the certificate and the evidence, are left out. Fitting again with the same data and
-    parameters therefore gives the same digest. If a model cannot be stored in a file, each call returns a new digest.
+    parameters therefore gives the same digest. If a model cannot be stored in a file, each call returns a new random
+    digest, which equals no other.
     """
     try:
         config, arrays = model.to_arrays()

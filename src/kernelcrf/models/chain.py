@@ -98,7 +98,7 @@ class ChainModel(KernelModel):
     ) -> Self:
         """Return the model, given the result of training.
 
-        readers : the readers that convert inputs and labels to arrays, and the constraints on labels.
+        readers : the reader of inputs, the reader of labels, and the constraints on labels, as a tuple.
         specification : the settings of the fit, as plain values.
         base : the names of the base scores of the fit.
         fields_of_subclass : the fields that only a subclass has.

@@ -19,10 +19,10 @@ MOST_EDGE_MARGINALS = 2**22
 
 @dataclass(frozen=True, eq=False)
 class ChainField:
-    """The random field of the labels of a batch of sequences x with N tokens in total: p(y|x), given scores.
+    """The random field p(y|x) of the labels y of a batch of sequences x, given their scores.
 
-    Labels are integers from 0 to L - 1. One forward-backward pass is enough for all methods except those that find
-    maxima.
+    The sequences have N tokens in total, and labels are integers from 0 to L - 1. One forward-backward pass serves all
+    methods, except `best`, `k_best`, and `log_prob` if `allowed` is given.
 
     s : token scores of shape (N, L); -inf forbids a label.
     w : transition scores of shape (L, L), or (N, L, L) if they depend on inputs; -inf forbids a transition.
@@ -35,7 +35,7 @@ class ChainField:
 
     @cached_property
     def messages(self) -> ChainMessages:
-        """Return the messages of the sequences; they are computed once."""
+        """Return the results of the forward-backward algorithm, which runs only once."""
         return ChainMessages.of(self.s, self.w, self.chains, n_threads=self.n_threads)
 
     def part(self, low: int, high: int) -> ChainField:

@@ -185,10 +185,10 @@ def _convert_edge_kernel(values: Config, *, has_steps: bool) -> Config:
 
 
 def _convert_parameters(values: Config, stored_as: Callable[[Polynomial | Landmarks], Any]) -> Config:
-    """Return the parameters with their current names.
+    """Replace parameters that no longer exist, such as `pivots`, by current ones; return all parameters.
 
-    stored_as : a function that converts an object to a value that a file can store. Parameters contain a dict of the
-        object's fields, and specifications contain a text.
+    stored_as : a function that converts an object to a value that a file can store: a dict of its fields if `values`
+        are parameters, a text if they are a specification.
     """
     values = dict(values)
     prefixes = {"", *(name.removesuffix("kernel") for name in values if name.startswith(OF_INPUT))}
@@ -227,8 +227,8 @@ def _convert_label_kernel(config: Config, *, is_step: bool) -> Config:
 def _convert_potentials(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
     """Return the content of the file of a model of graphs or of label sets.
 
-    The scores of the labellings of a clique are the weights, so that the label kernel is the identity. The prior
-    variances are not known. Only a posterior would depend on them, and such files have none.
+    In these files, each weight is the score of a labelling of a clique. The label kernel is therefore the identity. The
+    prior variances are not known, but only a posterior would depend on them, and these files have none.
     """
     potentials, terms = config.pop("potentials"), []
     for one in potentials["terms"]:

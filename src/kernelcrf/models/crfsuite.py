@@ -49,8 +49,8 @@ def read_crfsuite(source: PathLike | bytes) -> ChainModel:
 def from_crfsuite(content: CRFsuiteModel) -> ChainModel:
     """Return the model of a file of CRFsuite.
 
-    Its certificate has the status "imported", no objective and no bound, and its C is NaN, because the file says
-    nothing about the fit. Labels have the order of the file, so that ties are decided as in CRFsuite.
+    The file says nothing about the fit. The certificate of the model therefore has the status "imported", no objective
+    and no bound, and C is NaN. Labels have the order of the file, so that ties are decided as in CRFsuite.
     """
     # A model without attributes gets one without weights, because a reader has at least one column.
     names, L = content.attributes or NO_ATTRIBUTES, len(content.labels)

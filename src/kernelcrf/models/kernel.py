@@ -63,7 +63,7 @@ ExpectedTerms: TypeAlias = Mapping[str, tuple[str, str | None]]
 class TokenInput:
     """An input that scores single labels of tokens, with its kernel and weights.
 
-    prefix : the beginning of the names of its columns; empty if the input has no name.
+    prefix : the name of the input and a separator, with which the names of its columns begin; "" without a name.
     kind : the kind of cliques that the input scores.
     map : the map from inputs to features whose inner products approximate `kernel`.
     coef : the weights, one row per feature and one column per label.
@@ -99,7 +99,7 @@ class TokenInput:
     def dual_coef(self) -> Floats:
         """Return the coefficients a_b of the scores f(x) = sum_b k(x, b) a_b, one row per landmark b.
 
-        k is the kernel. If it is linear, return `coef`, the weights of the features.
+        Here, k is the kernel of the input. For the linear kernel, return `coef`, the weights of the features.
         """
         if not isinstance(self.map, WhitenedMap):
             return self.coef
@@ -181,12 +181,12 @@ class KernelModel(FittedModel):
 
     @property
     def has_landmarks(self) -> bool:
-        """Return whether an input has landmarks."""
+        """Return whether at least one input has landmarks."""
         return any(one.landmarks is not None for one in self.token_inputs)
 
     @cached_property
     def coef(self) -> Floats:
-        """Return the weights as an array with one row per feature, of all inputs, and one column per label."""
+        """Return the weights of the features of all inputs, with one row per feature and one column per label."""
         return np.vstack([one.coef for one in self.token_inputs])
 
     def _expand(self, name: str) -> Floats:
@@ -206,24 +206,23 @@ class KernelModel(FittedModel):
         return self._constant(BIAS_TERM)
 
     def _constant(self, name: str) -> Floats:
-        """Return the scores of labels by a term without inputs; zeros if the model has no such term."""
+        """Return the scores of labels by the term `name`, which has no inputs; zeros if the model has no such term."""
         return self._expand(name) if name in self.layout.by_name else np.zeros(len(self.column_labels))
 
     @property
     def term_names(self) -> list[str]:
-        """Return a name for each row of `dual_coef`: "landmark 0", "landmark 1", ...
+        """Return a name for each row of `dual_coef`: "landmark 0", "landmark 1", ..., or the name of a feature.
 
-        With the linear kernel, the rows have the names of the features. The names start with the name of the input, if
-        it has one.
+        Rows are features if the kernel is linear. If inputs have names, each row's name begins with that of its input.
         """
         return [name for one in self.token_inputs for name in one.term_names]
 
     @cached_property
     def folded(self) -> dict[str, Weights]:
-        """Return, for each term that depends on inputs, weights with which predictions are fast.
+        """Return a dict from the name of each term that depends on inputs to weights with which predictions are fast.
 
-        These weights are multiplied by kernel values between inputs and landmarks, instead of features. With the linear
-        kernel, they are multiplied by the inputs themselves.
+        Predictions multiply these weights by the kernel values between inputs and landmarks, and need no features. With
+        the linear kernel, they multiply the weights by the inputs.
         """
         theta, folded = self.layout.split(self.theta), dict[str, Weights]()
         for name, feature_map in self.maps.items():
@@ -236,7 +235,7 @@ class KernelModel(FittedModel):
 
     @cached_property
     def _constants(self) -> dict[str, Floats]:
-        """Return the scores of terms without inputs, one row each."""
+        """Return a dict from the name of each term without inputs to its scores, as an array with one row."""
         weights = self.layout.split(self.theta)
         return {term.name: term.expand(weights[term.name]) for term in self.layout.terms if term.name not in self.maps}
 
@@ -259,7 +258,10 @@ class KernelModel(FittedModel):
 
     @property
     def dual_coef(self) -> Floats:
-        """Return the coefficients of all inputs, one row per landmark or feature; `TokenInput` defines them."""
+        """Return the coefficients a_b of the scores sum_b k(x, b) a_b, one row per landmark b of all inputs.
+
+        Here, k is the kernel of the input. For the linear kernel, the rows are the weights of the features.
+        """
         return np.vstack([one.dual_coef for one in self.token_inputs])
 
     def divide_weights(self, temperature: float) -> Self:
@@ -309,11 +311,11 @@ class KernelModel(FittedModel):
     ) -> Config:
         """Return the fields of `KernelModel` as a dict, as read from a model file.
 
-        Raise an error if they are inconsistent or do not fit L labels.
+        Raise an error if the fields are inconsistent or do not fit L labels.
 
-        expected : the expected names of the terms, with the kind of cliques and the input of each.
+        expected : a dict from the name of each expected term to the kind of its cliques and the name of its input.
         widths : the number of columns of each input.
-        longest : the number of durations of segments.
+        longest : the number of durations of segments that have scores of their own; 0 for a model without segments.
         """
         check_terms(config, expected)
         sizes = {name: L**2 if kind.is_step else L for name, kind in KINDS.items()} | {DURATIONS: longest * L}
@@ -327,5 +329,5 @@ class KernelModel(FittedModel):
 
 
 def _kernels(layout: Layout) -> dict[str, InputKernel]:
-    """Return the kernels of the terms; each key is the name of the parameter that sets the kernel."""
+    """Return a dict from the name of each kernel parameter to the kernel that this parameter sets."""
     return {kernel_parameter(term.name): term.kernel for term in layout.terms if term.kernel is not None}

@@ -74,9 +74,10 @@ def scores_of_labels(log_odds: Floats) -> dict[str, Floats]:
 
 
 def inputs_of_rows(X: Inputs | NamedInputs, sources: Collection[str | None]) -> dict[str, Inputs]:
-    """Return the inputs that the terms of a model of rows read; the keys are the names `sources`.
+    """Return a dict from names to the inputs that the terms of a model of rows use.
 
-    The input called "rows" is X. If X has several inputs, "rows" has the columns of all inputs side by side.
+    If X has named inputs, the dict contains them. If "rows" is in `sources`, the names that the terms use, the dict
+    also has the entry "rows": the columns of all inputs of X side by side.
     """
     named = {named_term(name): matrix for name, matrix in X.matrices.items()} if isinstance(X, NamedInputs) else {}
     return named | ({ROWS: join_columns(X)} if ROWS in sources else {})
@@ -180,7 +181,7 @@ class LabelSetModel(NetworkModel):
     def marginals(self, field: NetworkField) -> Floats:
         """Return an array whose entry [i, j, 1] is the probability that row i has label j.
 
-        The entry [i, j, 0] is the probability that it does not.
+        The entry [i, j, 0] is the probability that row i does not have label j.
         """
         return np.stack([field.marginals(label_name(j)) for j in range(len(self.sets.values))], axis=1)
 

@@ -162,8 +162,8 @@ class NetworkModel(FittedModel):
     """Base class of fitted models on graphs, whose nodes have labels.
 
     search : how the fit chose the edges (or other cliques) of the model, or None if they were given.
-    kernels : the kernels that the user passed as objects and not by name, and those of inputs that have a name; each
-        key is the name of the parameter.
+    kernels : a dict from names of parameters to kernels. It has the kernels that the user passed as objects and not by
+        name, and the kernels of named inputs.
     """
 
     search: Search | None
@@ -173,7 +173,7 @@ class NetworkModel(FittedModel):
         return 16 * sum(term.n * term.k_y.L for term in self.layout.terms)
 
     def potential(self, name: str) -> Floats:
-        """Return the scores of the labellings of a clique by the term called `name`; the term has no inputs."""
+        """Return the scores that a term without inputs, called `name`, gives to the labellings of a clique."""
         return np.asarray(self.layout.by_name[name].expand(self.layout.split(self.theta)[name])[0])
 
     def landmarks_of(self, name: str) -> Inputs | None:
@@ -192,7 +192,7 @@ class NetworkModel(FittedModel):
         """Return the scores of all labellings of all cliques, with one row per sample.
 
         inference : the inference object of the graph that all m samples share.
-        inputs : a dict from names, such as "rows", to inputs of terms, with one row per clique.
+        inputs : a dict from names of inputs, such as "rows", to matrices with one row per clique.
         base : a dict from kinds of cliques to base scores, one row per clique, or None.
         """
         transformed: dict[tuple[int, str], TokenFeatures] = {}
@@ -233,9 +233,9 @@ class NetworkModel(FittedModel):
             yield tables
 
     def start_for(self, terms: Sequence[Term], n_columns: Callable[[str], int] | None = None) -> Start:
-        """Return a starting point for a fit of these terms, with the landmarks of this model.
+        """Return a starting point for a fit of `terms`: the landmarks and the weights of this model.
 
-        The weights of a term start at 0 if the term has another label kernel in this model.
+        If the label kernel of a term has changed since the fit of this model, the weights of the term start at 0.
         """
         known = self.layout.by_name
         same = {term.name for term in terms if term.name in known and same_label_kernel(known[term.name].k_y, term.k_y)}
@@ -265,7 +265,7 @@ class NetworkModel(FittedModel):
 
 
 def named_kernels(layout: Layout) -> dict[str, InputKernel]:
-    """Return the kernels of inputs that have a name; each key is the name of the parameter that sets the kernel."""
+    """Return a dict from names of parameters to the kernels of named inputs; inputs without a name are left out."""
     named = [term for term in layout.terms if input_name(term.name) is not None]
     return {kernel_parameter(term.name): term.kernel for term in named if term.kernel is not None}
 
@@ -273,7 +273,7 @@ def named_kernels(layout: Layout) -> dict[str, InputKernel]:
 def _unlabelled(
     inference: Inference, m: int, features: Mapping[str, TokenFeatures], base: Mapping[str, Array] | None
 ) -> GraphPartition:
-    """Return m samples on one graph for predictions, which use no labels."""
+    """Return m samples without labels that share one graph, as predictions need them."""
     return GraphPartition(inference, np.zeros((m, inference.graph.n_nodes), np.int32), features, base=base)
 
 
@@ -304,15 +304,18 @@ class GraphModel(NetworkModel):
     def landmarks(self) -> Any:
         """Return the landmarks of the kernel on node inputs, or None for the linear kernel.
 
-        If nodes have types, return a dict from types to landmarks. If inputs have names, return a dict from names to
-        such results.
+        If nodes have types, return a dict from types to landmarks. If inputs have names, return a dict from each name
+        to the result for this input.
         """
         if self.named is None:
             return self._landmarks_of(lambda kind: kind)
         return {name: self._landmarks_of(partial(named_term, name)) for name in self.named.sources}
 
     def _landmarks_of(self, term: Callable[[str], str]) -> Inputs | dict[Type, Inputs] | None:
-        """Return the landmarks of an input; `term` returns the name of its term for a kind of nodes."""
+        """Return the landmarks of one input of nodes, as a dict from types of nodes if nodes have types.
+
+        term : a function from a kind of nodes to the name of the term that scores this input.
+        """
         if self.kinds.node_types is None:
             return self.landmarks_of(term(NODES))
         by_type = {one: self.landmarks_of(term(self.kinds.nodes[one])) for one in self.kinds.node_types}
@@ -338,7 +341,7 @@ class GraphModel(NetworkModel):
 
     @property
     def clique_potentials(self) -> dict[str, Floats]:
-        """Return a dict from names of the user's cliques to scores, arrays with one axis per node of a clique."""
+        """Return a dict from each kind of cliques that the user has named to its scores, with one axis per node."""
         return {name: self._table(self.kinds.cliques[name], k) for name, k in self.kinds.named.items()}
 
     def _table(self, kind: str, n_nodes: int) -> Floats:

@@ -1,7 +1,7 @@
 """Predict the labels of one sequence of feature dicts, or their probabilities, in one or two compiled calls.
 
-In the prediction for a single short sequence, the calls of Python functions would take most of the time. The compiled
-loops are the same as for many sequences, and they add scores in the same order. The results are therefore the same.
+For a single short sequence, the general prediction for many sequences would spend most of its time in calls of Python
+functions. This module uses the same compiled loops and adds scores in the same order, so that its results are the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ LARGEST = LARGEST_SCORE[np.dtype(np.float64)]
 
 @dataclass(frozen=True, eq=False)
 class OneSequence:
-    """Predictions for one sequence, if the only input of a model has weights for observed pairs of feature and label.
+    """Predict the labels of one sequence at a time, for models with a single input.
+
+    The input must have weights only for the pairs of a feature and a label that the training data contain.
 
     pointers, records : the weights of each feature, as in `basis.pairs`.
     constant : (3, L), the scores of the labels of every token, of the first and of the last one; -inf forbids a label.
@@ -46,7 +48,7 @@ class OneSequence:
     def label(self, x: UserData) -> Labels | None:
         """Return the likeliest labels of a sequence as indices, or None if this object cannot find them.
 
-        The general prediction for many sequences then finds the labels, or raises an error.
+        If the result is None, use the general prediction for many sequences, which finds the labels or raises an error.
         """
         entries = self.reader.look_up(x)
         if entries is None:
@@ -113,7 +115,7 @@ def _shift(
     columns: Labels, values: Floats, offsets: Ints, pointers: Ints, records: Floats, constant: Floats, u: Floats,
     highest: Floats,
 ) -> bool:  # fmt: skip
-    """Write the largest score of each token to `highest`, and the scores of its labels minus this score to `u`.
+    """Write to `u` the scores of labels minus the largest score of their token, which is written to `highest`.
 
     Return False if a score is too large.
     """

@@ -182,7 +182,8 @@ class ScorePosterior:
 def transform_rows(feature_map: FeatureMap, X: Inputs, engine: LocalEngine) -> Inputs:
     """Return the features of the rows of X.
 
-    Graphs without edges may lack edge features. X then has no rows, and its number of columns is not known.
+    If X has no rows, return an array without rows, whatever the number of columns of X. Graphs without edges may lack
+    edge features, so that this number is not known.
     """
     return feature_map.transform(X, engine) if X.shape[0] else np.empty((0, feature_map.n))
 
@@ -224,6 +225,9 @@ def _joint_variances(posterior: FactoredPosterior, indices: Places, F: Inputs, w
 
 
 def _independent_variances(scale: Floats, F: Inputs, weights: Floats) -> Floats:
-    """Return the variances for independent weights with the standard deviations `scale`."""
+    """Return the variances of F_x W c for independent weights W, whose standard deviations are `scale`.
+
+    The result has one row for each row F_x of F, and one column for each row c of `weights`.
+    """
     of_features = np.square(scale).reshape(F.shape[1], -1) @ np.square(weights).T
     return np.asarray((F.power(2) if is_sparse(F) else np.square(F)) @ of_features, np.float64)

@@ -60,9 +60,9 @@ from kernelcrf.score.terms import (
 class SegmentField:
     """The random field of the segmentations of a batch of sequences; labels of tokens are indices of classes.
 
-    free : the scores if all segmentations were possible.
+    free : the scores before impossible segmentations are given the score -inf.
     rules : which segmentations are possible.
-    spec : the labels of tokens and of segments.
+    spec : the labels of tokens, the labels of segments, and which of them belong together.
     """
 
     free: SegmentScores
@@ -72,7 +72,7 @@ class SegmentField:
 
     @property
     def chains(self) -> Chains:
-        """Return the sequences."""
+        """Return which tokens belong to which sequence."""
         return self.free.order
 
     @cached_property
@@ -82,7 +82,7 @@ class SegmentField:
 
     @cached_property
     def messages(self) -> SegmentMessages:
-        """Return the results of inference."""
+        """Return the forward and backward messages, from which probabilities follow; they are computed once."""
         return SegmentMessages.of(self.scores, n_threads=self.n_threads)
 
     def part(self, low: int, high: int) -> SegmentField:
@@ -155,7 +155,8 @@ class SegmentModel(ChainModel):
 
     `legal` says which labels of segments may begin a sequence, follow each other, and end a sequence.
 
-    longest, tail : the number of durations that have scores of their own, and whether segments may be longer.
+    longest : the number of durations that have scores of their own: from 1 token to `longest` tokens.
+    tail : whether segments may have more than `longest` tokens.
     pooling : how the inputs of whole segments are computed: a name, a function of the user, or None if there are none.
     segment_reader : if `pooling` is a function, the reader that converts its results to arrays; else None.
     """
@@ -167,7 +168,7 @@ class SegmentModel(ChainModel):
 
     @cached_property
     def spec(self) -> SegmentLabels:
-        """Return the labels of tokens and of segments."""
+        """Return an object with the labels of tokens, the labels of segments, and which of them belong together."""
         return SegmentLabels.of(self.labels.classes)
 
     @cached_property
@@ -191,7 +192,7 @@ class SegmentModel(ChainModel):
 
     @cached_property
     def duration_scores(self) -> Floats:
-        """Return the scores of durations, with one row per duration, from 1 token on, and one column per label."""
+        """Return the scores of the durations 1, 2, ... of segments: one row per duration, one column per label."""
         L = len(self.spec.types)
         known = any(term.name == DURATION_TERM for term in self.layout.terms)
         return self._expand(DURATION_TERM).reshape(-1, L) if known else np.zeros((self.longest, L))

@@ -90,9 +90,9 @@ def certificate_from_config(config: Config) -> Certificate:
 
 
 def n_records(config: Config) -> int:
-    """Return the length of the curves of a model, which have one entry for the start of the fit and one per iteration.
+    """Return how many records of its fit a model has: one for the start of the fit, and one per iteration.
 
-    The curves of an imported model are empty.
+    An imported model has none. The curves of a model, such as `gap_curve`, have one entry per record.
 
     config : the certificate and the number of iterations of the model.
     """
@@ -114,7 +114,7 @@ def search_from_config(config: Config | None) -> Search | None:
 
 
 def read_trials(config: Config) -> tuple[Trial, ...]:
-    """Return the models that the fit has compared on held-out samples, as a model file lists them."""
+    """Return the trials in a model file: the models that the fit compared on held-out samples, with their scores."""
     stored = _read_list(config, "trials") if "trials" in config else []
     return tuple(
         Trial(
@@ -162,7 +162,7 @@ def posterior_arrays(posterior: Posterior) -> Arrays:
 
 
 def pairs_to_arrays(name: str, pairs: Pairs | None) -> Arrays:
-    """Return arrays of the pairs that have weights in the term called `name`; return none if all pairs have weights.
+    """Return a dict of arrays with the pairs that have weights in the term `name`; it is empty if all pairs have them.
 
     Small numbers are stored as bytes.
     """

@@ -90,7 +90,7 @@ class StoredMap(NamedTuple):
     n, d : the number of features, and the number of columns of inputs.
     kernel : the kernel as JSON stores it. For the linear kernel, `kernel`, `R` and `landmarks` are None.
     R : the lower triangular Cholesky factor of the kernel matrix of the landmarks.
-    landmarks : the landmarks, one per row. If they are a sparse matrix, the arrays CSR_PARTS of this matrix.
+    landmarks : the landmarks, one per row; a sparse matrix is given as its arrays data, indices and indptr.
     """
 
     n: int

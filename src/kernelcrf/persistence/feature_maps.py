@@ -16,8 +16,8 @@ from kernelcrf.persistence.error import ModelFileError
 def maps_to_arrays(maps: Iterable[FeatureMap]) -> tuple[list[Config], Arrays]:
     """Convert feature maps to a list of values that JSON can store, and a dict of arrays.
 
-    An object that occurs several times is stored once. The names of its arrays begin with "map " and its place in the
-    list, such as "map 0.".
+    A feature map that occurs several times is stored once. The names of the arrays of the first map in the list begin
+    with "map 0.", those of the second with "map 1.", and so on.
     """
     configs: list[Config] = []
     arrays: Arrays = {}

@@ -47,8 +47,8 @@ def read_fitted(
 ) -> Any:
     """Return the value of the fitted attribute `name`; raise unless its shape is one of `shapes`.
 
-    shapes : the shapes that `FITTED` allows, with letters for sizes.
-    sizes : a dict from letters to sizes; the sizes of this attribute are added to it.
+    shapes : the allowed shapes, with one letter per axis, such as "kd"; "" means a number, and None means no value.
+    sizes : a dict from these letters to the sizes that are known. Sizes of new letters are added to it.
     """
     if name in numbers:
         if numbers[name] is None and None in shapes:

@@ -72,7 +72,7 @@ class Texts(Sequence[str]):
 def unpack(config: object, arrays: Mapping[str, Array], *, texts: Callable[[Texts], Sequence[str]] = list) -> Any:
     """Undo `pack`: return the JSON value with its long lists; raise ValueError if marks and arrays do not match.
 
-    texts : a function that converts long lists of strings. By default, they become lists.
+    texts : a function that converts each long list of strings from a `Texts` object to another sequence.
     """
     reader = _Reader(arrays, texts)
     value = reader.unpack(config)

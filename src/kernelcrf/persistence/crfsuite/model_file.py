@@ -10,9 +10,9 @@ A file has six parts. All integers are unsigned, with 32 bits and the lowest byt
     labels            a list of names, see `names`
     attributes        a list of names
     by label          the letters LFRF, the size of this part, the number of labels + 2, the position of the references
-                      of each label (twice 0 at the end); then for each label the number of transitions from it, and
-                      their places among the features
-    by attribute      the letters AFRF, and so on: the features of each attribute
+                      of each label, and two zeros; then for each label the number of transitions from it, and their
+                      places among the features
+    by attribute      the letters AFRF, then the same for the features of each attribute, without the two zeros
 
 CRFsuite stores features in order of kind, then of attribute or first label, then of label, and so does `write_model`.
 
@@ -91,8 +91,8 @@ class CRFsuiteModel:
 
     labels : the names of the labels; the id of a label is its place in this list.
     attributes : the names of the attributes; the id of an attribute is its place in this list.
-    state : the ids of an attribute and a label, and their weight.
-    transitions : the ids of a label and of the label after it, and their weight.
+    state : the weights of pairs (id of an attribute, id of a label).
+    transitions : the weights of pairs (id of a label, id of the label after it).
 
     Pairs that are not listed have the weight 0. `read_model` returns pairs in order of their ids.
 
@@ -119,7 +119,7 @@ def begins_like_crfsuite(path: PathLike) -> bool:
 
 
 def refuse_suffix(path: PathLike, kind: str) -> None:
-    """Raise if a file name has CRFsuite's extension, because CRFsuite has no models of estimators called `kind`."""
+    """Raise if `path` has CRFsuite's extension, because an estimator of the class `kind` is no model of CRFsuite."""
     if os.fspath(path).endswith(SUFFIX):
         raise ValueError(
             f"path={shown(path)}: a {kind} cannot be written as a model of CRFsuite: expected a ChainCRF. Save it as a "
@@ -270,9 +270,9 @@ def _chunk_length(file: CheckedBytes, position: int, mark: bytes, what: str) -> 
 
 
 def _check_references(file: CheckedBytes, position: int, mark: bytes, n: int, source: Ints, is_listed: Array) -> None:
-    """Raise unless the references lead exactly once to each feature for which `is_listed` is true.
+    """Raise unless a chunk of references, by which CRFsuite finds the features of a label or attribute, is valid.
 
-    CRFsuite finds features by these references.
+    The chunk must refer once to each feature for which `is_listed` is true, and to no other feature.
     """
     what = "the references to features"
     wrong = ModelFileError(f"{what} ({mark.decode()}) do not match the features: expected one per feature")
@@ -292,9 +292,10 @@ def _check_references(file: CheckedBytes, position: int, mark: bytes, n: int, so
 
 
 def _references(mark: bytes, source: Array, first: int, n: int, n_spare: int, position: int) -> bytes:
-    """Return the chunk of references to features that are sorted by `source`.
+    """Return a chunk of references, by which CRFsuite finds the features of each label or attribute.
 
-    first : the place of the first of these features among all features.
+    source : the label or attribute of each feature, in increasing order.
+    first : the place of the first of these features among all features of the file.
     """
     counts = np.bincount(source, minlength=n)
     heads = np.arange(n) + np.cumsum(counts) - counts

@@ -10,9 +10,9 @@ beginning of the chunk.
     slots             for each table: pairs of a hash and the position of a record (0 if the slot is empty)
     positions         the position of the record of each id
 
-A name with the hash h, which is Jenkins' lookup3 of its bytes including the NUL, belongs to table h mod TABLES. It lies
-in the first slot that was free when it was added, in order of ids, counting from (h >> 8) mod s and round from the last
-of the s slots to the first. A table has twice as many slots as names.
+The hash h of a name is Jenkins' lookup3 of its bytes, including the NUL. The name belongs to table h mod TABLES. Names
+are added in order of their ids, each to the first free slot. In a table with s slots, the search for a free slot begins
+at slot (h >> 8) mod s, and continues at slot 0 after the last slot. A table has twice as many slots as names.
 """
 
 from __future__ import annotations
