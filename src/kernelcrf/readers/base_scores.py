@@ -1,4 +1,4 @@
-"""Read base scores, which are added to the scores of a model and not learned; they are log p0 in the paper."""
+"""Read base scores: given scores that are added to the learned scores of a model. The paper calls them log p0."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ NAMES = (TOKENS, STEPS, NODES)
 def read_base_scores(
     base_scores: UserData, chains: Chains, n_labels: int, *, flat: bool = False
 ) -> dict[str, Floats] | None:
-    """Return base scores as arrays with one row per token, or None if there are none.
+    """Return base scores as a dict from "tokens" or "steps" to arrays with one row per token; None if there are none.
 
-    base_scores : for each sequence, an array with one row per token and one column per label. If `flat` is True, a
-        single array with the tokens of all sequences. A dict may have such scores under the key "tokens", and scores of
-        steps under the key "steps": arrays with the axes [token, label of the previous token, label of the token]. The
-        first token of a sequence has no step, so that its scores of steps are ignored.
+    base_scores : for each sequence, an array with one row per token and one column per label. A dict may have such
+        arrays under the key "tokens", and scores of steps under the key "steps": for each sequence, an array with the
+        axes [token, label of the previous token, label of the token]. The first token of a sequence has no previous
+        token, so its scores of steps are ignored.
+    flat : whether one array has the tokens of all sequences, in place of one array per sequence.
     """
     if base_scores is None:
         return None
@@ -41,7 +42,7 @@ def read_base_scores(
 
 
 def read_row_scores(base_scores: UserData, n_rows: int, n_labels: int) -> dict[str, Floats] | None:
-    """Return base scores of independent rows, an array with one row per row of X, or None if there are none."""
+    """Return the base scores of independent rows as a dict {"tokens": array}, or None if there are none."""
     chains = Chains.from_lengths(np.ones(n_rows, np.int64))
     base = read_base_scores(base_scores, chains, n_labels, flat=True)
     if base is not None and set(base) != {TOKENS}:
@@ -55,11 +56,11 @@ def read_row_scores(base_scores: UserData, n_rows: int, n_labels: int) -> dict[s
 def read_node_scores(
     base_scores: UserData, chains: Chains, n_labels: int, kept: Flags | None = None
 ) -> dict[str, Floats] | None:
-    """Return base scores of the nodes of graphs, an array with one row per node, or None if there are none.
+    """Return the base scores of the nodes of graphs as a dict {"nodes": array}, or None if there are none.
 
     base_scores : for each graph, an array with one row per node and one column per label.
-    chains : which nodes belong to which graph.
-    kept : for each graph of `base_scores`, whether it is used; None if all are used.
+    chains : the number of nodes of each graph that is used.
+    kept : for each graph of `base_scores`, whether the graph is used; None if all graphs are used.
     """
     if base_scores is None:
         return None
@@ -83,7 +84,7 @@ def check_base_scores(names: Sequence[str], base: Mapping[str, Array] | None) ->
 
 
 def read_base_names(names: UserData) -> tuple[str, ...]:
-    """Return the names of base scores of a model file; raise if a name is not known."""
+    """Return the kinds of base scores that a model file names, such as "tokens"; raise if a kind is not known."""
     if not isinstance(names, list) or any(names.count(name) != (name in names) or name not in NAMES for name in names):
         raise ModelFileError(
             f"the model file has base_scores={shown(names)}: expected some of {list(NAMES)}. The file may be damaged: "
@@ -93,7 +94,11 @@ def read_base_names(names: UserData) -> tuple[str, ...]:
 
 
 def _stack(name: str, scores: UserData, chains: Chains, shape: tuple[int, ...], flat: bool) -> Floats:
-    """Return the scores of all sequences, one row per token."""
+    """Check base scores, and stack them to one array with one row per token or node.
+
+    name : the kind of the scores: "tokens", "steps" or "nodes".
+    shape : the shape of the scores of one token or node; each row of the result has them as one vector.
+    """
     words = f"one row per {name[:-1]} and one column per label"
     if name == STEPS:
         words = "the axes [token, label before, label]"

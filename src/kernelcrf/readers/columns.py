@@ -4,9 +4,9 @@ Names may have any type, such as strings, integers, dates and the tuples of a Mu
 differ from the names in `fit` raises an error. If the columns of a sequence are in another order than in `fit`, they
 are reordered. In a single table, another order is an error, as in scikit-learn.
 
-Arrays have no names. By default, pandas names columns 0, 1, ...; these numbers match the columns of an array, and do
-not count as names if they are compared with strings. If only the data of `fit` or only the later data have names,
-columns are read by their position, with the warnings of scikit-learn.
+Arrays have no names. The default names in pandas are 0, 1, ..., so a data frame with these names matches an array. If
+it is compared with a data frame whose names are strings, it counts as a table without names. If only the data of `fit`
+or only the later data have names, columns are read by their position, with the warnings of scikit-learn.
 """
 
 from __future__ import annotations
@@ -60,9 +60,12 @@ def match_columns(
 def find_orders(
     owner: str, parts: Sequence[UserData], place: Callable[[int], str], names: Array | None
 ) -> list[list[int] | None]:
-    """Return, for each sequence, the positions of `names` among its columns; None if its columns are in this order.
+    """Return one entry per sequence: the positions of `names` among the columns of this sequence.
 
-    Raise if a sequence has other column names. The arguments are those of `match_columns`.
+    The entry is None if the columns already are in the order of `names`. Raise if a sequence has other column names.
+
+    owner : the name of the estimator in error messages.
+    place : a function that returns the name of sequence i in error messages, such as "X[0]".
     """
     if names is None and not any(map(is_frame, parts)):
         return [None] * len(parts)
@@ -117,7 +120,10 @@ def read_columns(
 
 
 def have_same_names(names: Sequence[Hashable] | Array | None, others: Sequence[Hashable] | Array | None) -> bool:
-    """Return whether two tables have the same column names, in any order; None stands for an array."""
+    """Return whether two tables have the same column names, in any order.
+
+    None stands for a table without names. Such a table matches other tables without names, and the names 0, 1, ...
+    """
     if names is None or others is None:
         return _are_positions(names) and _are_positions(others)
     return set(names) == set(others)
@@ -135,9 +141,9 @@ def names_to_config(names: Array | None) -> list[UserData] | None:
 
 @contextmanager
 def named_errors(*names: str) -> Iterator[None]:
-    """Shorten errors that scikit-learn raises in a `with` block to one line.
+    """Shorten the errors of scikit-learn in a `with` block to one line that names the checked arguments.
 
-    names : the checked arguments, such as "X" and "y". If an error mentions none of them, they are put before its text.
+    names : the checked arguments, such as "X" and "y". A line that mentions none of them gets all of them at its start.
     """
     try:
         yield
@@ -158,7 +164,7 @@ def _columns(part: UserData) -> tuple[object, ...] | None:
 
 
 def _read_name(name: UserData) -> Hashable:
-    """Return a name in the form in which files store it, so that loaded models recognise it, also if it is NaN."""
+    """Convert a column name to the form that model files store, so that loaded models recognise names such as NaN."""
     if isinstance(name, tuple):
         return tuple(map(_read_name, name))
     value = name.item() if isinstance(name, np.bool_ | np.number | np.str_) else name
@@ -179,7 +185,7 @@ def _are_positions(names: Sequence[Hashable] | Array | None) -> bool:
 
 
 def _find_order(owner: str, columns: Array | None, place: str, names: Array | None) -> list[int] | None:
-    """Return the index in `columns` of each of `names`; return None if the columns need not be reordered.
+    """Return, for each name in `names`, its index in `columns`; return None if the columns need not be reordered.
 
     Raise if the columns have other names. Warn if only one of `columns` and `names` is None.
     """

@@ -121,7 +121,10 @@ def read_lengths(lengths: UserData) -> Ints:
 
 
 def read_groups(groups: UserData, n_samples: int) -> Ints:
-    """Return the number of the group of each sequence; if `groups` is None, each sequence is a group of its own."""
+    """Return an array with one integer per sequence; sequences of the same group have the same integer.
+
+    If `groups` is None, each sequence is a group of its own.
+    """
     if groups is None:
         return np.arange(n_samples)
     values = np.asarray(read_list(groups, "groups", "one value per sequence"))

@@ -43,12 +43,12 @@ Place: TypeAlias = Callable[[int], str]
 
 @dataclass(frozen=True, eq=False)
 class NamedTokens:
-    """Tokens that are lists of feature names, stored as indices into a list of distinct names.
+    """Tokens that are lists of feature names, with each name stored as an index into a list of distinct names.
 
     Each feature has the value 1.
 
     names : the distinct feature names.
-    ids : the indices into `names` of all tokens, one token after the other.
+    ids : for each feature name of each token, its index in `names`; one token follows the other.
     offsets : token t has the names with the indices ids[offsets[t]:offsets[t+1]].
     """
 
@@ -134,9 +134,10 @@ def _set_names(vectorizer: DictVectorizer, names: Sequence[str]) -> DictVectoriz
 
 
 def look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries | None:
-    """Return the feature matrix of ordinary tokens, or None if `vectorize` must read the tokens.
+    """Compute the feature matrix of the tokens in a fast way; return None if only `vectorize` can compute it.
 
-    Ordinary tokens are all lists of names, or all dicts with strings, finite numbers, booleans or dicts as values.
+    The fast way needs tokens that are all collections of names, or all dicts. The values in these dicts must be
+    strings, finite numbers, booleans or dicts.
     """
     kinds = set(map(type, tokens))
     if tokens and kinds <= KINDS_OF_NAMES:
@@ -149,7 +150,10 @@ def look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries |
 
 
 def _find_names(tokens: Sequence[UserData], names: Iterable[str], vectorizer: DictVectorizer) -> Entries | None:
-    """Return a matrix with the value 1 for each name of the tokens, or None if `vectorize` must read the tokens."""
+    """Return a matrix with the value 1 for each name of each token, or None if only `vectorize` can compute it.
+
+    names : the names of all tokens, one token after the other.
+    """
     offsets = _offsets(tokens)
     try:
         if type(tokens[0]) is not dict:
@@ -166,7 +170,7 @@ def _find_names(tokens: Sequence[UserData], names: Iterable[str], vectorizer: Di
 
 
 def _collect(tokens: Sequence[Mapping[str, UserData]], vectorizer: DictVectorizer) -> Entries | None:
-    """Return the feature matrix of feature dicts, or None if `vectorize` must read them."""
+    """Compute the feature matrix of ordinary feature dicts; return None if only `vectorize` can compute it."""
     names, values, ends = list[str](), list[float](), [0]
     try:
         for token in tokens:

@@ -9,7 +9,8 @@ mapping, the type of the value decides how the item `name: value` changes the co
     {"k": value}     add what the item `name:k: value` adds, by these same rules
 
 CRFsuite gives columns the same names. A model of CRFsuite can therefore be converted to a ChainCRF, and the reverse.
-The names have "=" in the place of ":" in model files of earlier versions, and before `FeatureHasher` hashes them.
+Some names have "=" in place of ":": those in model files of earlier versions, and those that are hashed, because
+`FeatureHasher` of scikit-learn uses "=".
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def _refuse_dates(columns: Sequence[tuple[str, Sequence[UserData]]]) -> None:
 
 
 def _warn_of_texts(columns: Sequence[tuple[str, Sequence[UserData]]]) -> None:
-    """Warn if a column has numbers or dates as text, each of which would be a feature of its own."""
+    """Warn if a column has only numbers or dates as text, because each different text becomes a separate feature."""
     for name, values in columns:
         texts = {value for value in values if value is not None}
         if texts and all(isinstance(text, str) and _is_number_or_date(text) for text in texts):
@@ -218,9 +218,9 @@ def _order(column: UserData, name: str) -> Places:
 
 
 def _texts_of_numbers(values: Sequence[UserData]) -> bool:
-    """Return whether all values are numbers stored as text, and the values are not in numerical order.
+    """Return whether the values are numbers stored as text, in an order that is not their numerical order.
 
-    values : the values, sorted as text, for example "10" before "9".
+    values : the sorted values of a column. Texts are sorted as text, for example "10" before "9".
     """
     if not all(isinstance(value, str) for value in values):
         return False

@@ -45,12 +45,12 @@ class GraphKinds:
 
     @property
     def nodes(self) -> dict[Type | None, str]:
-        """Return the kind of the nodes of each type."""
+        """Return a dict from types of nodes to kinds of cliques; without types of nodes, the only key is None."""
         return _kinds(NODES, self.node_types)
 
     @property
     def edges(self) -> dict[Type | None, str]:
-        """Return the kind of the edges of each type."""
+        """Return a dict from types of edges to kinds of cliques; without types of edges, the only key is None."""
         return _kinds(EDGES, self.edge_types)
 
     @property
@@ -69,13 +69,16 @@ class GraphKinds:
         return self != GraphKinds()
 
     def public_names(self, kinds: Iterable[str]) -> tuple[str, ...]:
-        """Return the names that users see: "edges" for each kind of edges, and no name for kinds of nodes."""
+        """Return the distinct names that users see for the given kinds of cliques; leave out the kinds of nodes.
+
+        Users see "edges" for all kinds of edges, and the names that they have given to their own cliques.
+        """
         names = dict.fromkeys(self.edges.values(), EDGES) | {kind: name for name, kind in self.cliques.items()}
         nodes = set(self.nodes.values())
         return tuple(dict.fromkeys(names.get(kind, kind) for kind in kinds if kind not in nodes))
 
     def check_sizes(self, L: int) -> None:
-        """Raise if the cliques of a name have too many joint labels, with L labels per node."""
+        """Raise if a clique that the user has named has too many joint labels, given L labels per node."""
         for name, k in self.named.items():
             # The power itself may be too long to compute.
             if k * (L.bit_length() - 1) > MOST_SCORES.bit_length() or L**k > MOST_SCORES:
@@ -85,7 +88,7 @@ class GraphKinds:
                 )
 
     def sizes(self, L: int) -> dict[str, int]:
-        """Return the number of joint labels of a clique of each kind, with L labels per node."""
+        """Return a dict from kinds of cliques to the number of joint labels of one clique, given L labels per node."""
         pairs = [*self.edges.values(), EDGE_INPUTS, SKIPS]
         named = {self.cliques[name]: L**k for name, k in self.named.items()}
         return dict.fromkeys(self.nodes.values(), L) | dict.fromkeys(pairs, L**2) | {PATHS: L**3} | named

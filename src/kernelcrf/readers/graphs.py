@@ -62,7 +62,7 @@ class GraphColumns(NamedTuple):
 class GraphSamples:
     """Several graphs (samples) in one object: the nodes are numbered from 0 on, one sample after the other.
 
-    nodes : the features of the nodes, one row per node, of one input or of several inputs with names.
+    nodes : the features of the nodes, one row per node: one matrix, or `NamedInputs` with one matrix per input.
     offsets : sample i has the nodes offsets[i], ..., offsets[i+1] - 1.
     edges : the numbers of the two nodes of each edge, one row per edge.
     edge_features : the features of the edges, one row per edge, or None.
@@ -89,11 +89,11 @@ class GraphSamples:
 
     @cached_property
     def kinds(self) -> GraphKinds:
-        """Return the types and the names of cliques, which determine the cliques that share a potential."""
+        """Return the types of nodes and edges and the names of cliques; they say which cliques share a potential."""
         return GraphKinds.of(self.node_types, self.edge_types, self.cliques) if self.known is None else self.known
 
     def with_kinds(self, known: GraphKinds) -> GraphSamples:
-        """Return these graphs with `known`, the kinds of a fitted model; raise if it lacks a kind of these graphs."""
+        """Return these graphs with the kinds `known` of a fitted model; raise if `known` lacks one of their kinds."""
         known.check_known(self.kinds, self.nodes.shape[0], len(self.edges))
         return replace(self, known=known)
 
@@ -217,8 +217,8 @@ class GraphSamples:
     def inputs_of_nodes(self) -> dict[str, Inputs]:
         """Return a dict from each kind of nodes to the features of these nodes, one row per node.
 
-        If nodes have several inputs, there is a matrix for each pair of an input and a kind, and its key is the name of
-        the term that reads it.
+        If nodes have several inputs, the dict has one matrix for each pair of an input and a kind. The key of a matrix
+        is then the name of the term that reads this matrix.
         """
         rows = {kind: _of_type(self.nodes, self.node_types, type_) for type_, kind in self.kinds.nodes.items()}
         if self.named is None:

@@ -1,11 +1,11 @@
 """Read sequences, rows or nodes of graphs that have several inputs, each with its own kernel.
 
 A sequence is a mapping from names to entries. Each entry is an array, a sparse matrix, a data frame or a list of
-feature dicts, with one row or dict per token. A sequence may also be a single array, matrix, data frame or list. All
-inputs then read this object, or some of its columns.
+feature dicts, with one row or dict per token. An input reads one entry, or some columns of this entry. A sequence may
+also be a single array, matrix, data frame or list. Each input then reads all or some columns of this object.
 
-With `lengths=`, X is one mapping or one such object, which has the tokens of all sequences one after the other. A row
-is read as a sequence of one token. The nodes of a graph are read as the tokens of a sequence.
+With `lengths=`, X is a single mapping or object of this form, in which the tokens of all sequences follow one another.
+A row is read as a sequence of one token. The nodes of a graph are read as the tokens of a sequence.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from kernelcrf.validation import is_whole, shown, shown_list
 class InputsReader:
     """Reads sequences with the same entries and columns as the sequences passed to `fit`.
 
-    entries : the reader of each entry of a sequence; if sequences are not mappings, the only key is None.
-    sources : the entry and the columns that each input reads.
+    entries : a dict from the entries of a sequence to their readers. If sequences are not mappings, the only key is
+        None.
+    sources : a dict from the names of inputs to the entry and the columns that each input reads.
     """
 
     entries: Mapping[str | None, SequenceReader]
@@ -53,8 +54,8 @@ class InputsReader:
     ) -> tuple[InputsReader, NamedInputs, Chains]:
         """Return three values: a reader for sequences like X, the inputs of X, and the `Chains` of X.
 
-        chosen : for each input, a pair (entry, columns). The entry None means the entry with the name of the input. The
-            columns are None for all columns, a slice, or a list of indices or names.
+        chosen : a dict from the names of inputs to pairs (entry, columns). The entry None means the entry with the name
+            of the input. The columns are None for all columns, a slice, or a list of indices or names.
         sample_weight : one weight per sequence; names in a sequence of weight 0 are not added to the vocabulary.
         owner : the name of the estimator, for error messages.
         """
@@ -89,7 +90,7 @@ class InputsReader:
 
     @classmethod
     def of_whole(cls, reader: SequenceReader, names: Iterable[str]) -> InputsReader:
-        """Return a reader with which each named input consists of all columns that `reader` reads."""
+        """Return a reader of sequences that are not mappings; each named input has all columns that `reader` reads."""
         return cls({None: reader}, dict.fromkeys(names, Source(None, None)))
 
     def extend(
@@ -231,7 +232,7 @@ def _is_empty(X: UserData, lengths: UserData) -> bool:
 
 
 def _entries_of(X: UserData, lengths: UserData, entries: list[str | None]) -> dict[str | None, UserData]:
-    """Return a dict from entries to their sequences; if sequences are not mappings, the only key is None."""
+    """Return a dict from each entry to its part of X; if sequences are not mappings, return {None: X}."""
     if entries == [None]:
         return {None: X}
     if lengths is not None:

@@ -44,7 +44,7 @@ class LabelReader:
 
     @classmethod
     def fit(cls, tokens: Iterable[UserData], classes: Iterable[Hashable] | None = None) -> LabelReader:
-        """Return a reader for the given classes or, if `classes` is None, for the labels that the tokens have.
+        """Return a reader for the given classes or, if `classes` is None, for the labels in `tokens`, one per token.
 
         Raise if no token has a label that is a class, or if there is only one class.
         """
@@ -71,7 +71,7 @@ class LabelReader:
         return reader
 
     def extend(self, tokens: Iterable[UserData], classes: Iterable[Hashable] | None = None) -> LabelReader:
-        """Return a reader that also has the given classes or, if `classes` is None, also the labels of the tokens."""
+        """Return a reader that also has the given classes or, if `classes` is None, the labels in `tokens`."""
         seen = distinct_labels(tokens) if classes is None else list(dict.fromkeys(classes))
         _check_labels(seen, "classes")
         new = [label for label in seen if label not in self._index and not self._is_missing(label)]

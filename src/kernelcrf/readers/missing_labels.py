@@ -50,8 +50,8 @@ def missing_among(
 ) -> Callable[[UserData], bool]:
     """Return a function that says whether a label is missing; warn if -1 is read as missing but could be a class.
 
-    classes : all classes, or None if they are those of the labels and predictions.
-    predicted : predictions, which are not missing.
+    classes : all classes, or None if each class is among the labels and the predictions.
+    predicted : the predicted labels, which are never missing.
     """
     given = list(labels)
     others = [label for label in given if not (is_missing_value(label) or is_minus_one(label))]

@@ -22,10 +22,10 @@ OPTIONAL = ("edge_features", "node_types", "edge_types", "cliques")
 
 
 class OpenGraph(NamedTuple):
-    """The parts of a graph as the user passed them, but several inputs of nodes are already read as `NamedInputs`.
+    """The parts of a graph as the user passed them, before they are checked.
 
     place, edge_place : the names of the node features and of the edge features in error messages.
-    nodes : the features of the nodes, one row per node.
+    nodes : the features of the nodes, one row per node. Several inputs of nodes have already become `NamedInputs`.
     edges : the numbers of the two nodes of each edge, or None for a sequence, whose tokens form a chain.
     edge_features : the features of the edges, or None.
     node_types, edge_types : the type of each node and of each edge, or None.
@@ -194,7 +194,7 @@ def _edges(values: UserData, n_nodes: int, i: int, directed: bool) -> Ints:
 
 
 def _cliques(values: UserData, n_nodes: int, i: int) -> dict[str, Ints]:
-    """Return, for each name that has cliques, an array with one row of node numbers per clique."""
+    """Return a dict from the names of the user's cliques to arrays with one row of node numbers per clique."""
     if values is None:
         return {}
     if not isinstance(values, Mapping):

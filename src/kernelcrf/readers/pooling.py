@@ -64,9 +64,12 @@ def pool(X: Inputs, chains: Chains, D: int, pooling: str) -> Inputs:
 def described(
     X: UserData, lengths: UserData, chains: Chains, D: int, function: Callable[[Any, int, int], Any]
 ) -> list[list[Any]]:
-    """Call a function of the user for all candidate segments of each sequence, and return its results.
+    """Describe all candidate segments with a function of the user; return one list of its results per sequence.
 
-    chains : the sequences to pass to the function; the number of a sequence is its index in X.
+    The candidates are all segments of up to D tokens. The arguments of the function are the sequence, the index of the
+    first token of the segment, and the index after its last token.
+
+    chains : the sequences to read; `chains.number(i)` is the index in X of sequence i.
     """
     if lengths is not None:
         raise ValueError(

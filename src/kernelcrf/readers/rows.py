@@ -3,7 +3,7 @@
 If a row may have several labels, y is an indicator matrix as in scikit-learn, dense or sparse: one row per sample and
 one column per label. If y contains zeros, -1 marks a missing label. Otherwise, for example if y contains only -1 and 1,
 each column may have any two values, and no label is missing. A one-dimensional y counts as a matrix with one column.
-The module `kernelcrf.readers.missing_labels` states the rule for -1, which is the same if each row has one label.
+If each row has only one label, the module `kernelcrf.readers.missing_labels` states when -1 is a missing label.
 """
 
 from __future__ import annotations
@@ -292,7 +292,10 @@ class LabelSetReader:
 
     @classmethod
     def fit(cls, y: UserData) -> tuple[LabelSetReader, Labels]:
-        """Return a reader for matrices with the columns of y, and the index matrix that its `read` returns for y."""
+        """Return a pair: a reader for matrices with the columns of y, and y as a matrix of indices.
+
+        An index is 0 or 1, for the first or second value of a column, or -1 for a missing label.
+        """
         Y = _columns(y)
         zeros = bool((Y == 0).any())
         known = [_known_values(column, j, zeros) for j, column in enumerate(Y.T)]
@@ -305,7 +308,7 @@ class LabelSetReader:
 
     @property
     def classes(self) -> Array:
-        """Return the numbers of the columns or, if the y passed to `fit` was one-dimensional, its two values."""
+        """Return the column numbers 0, 1, ...; if the y passed to `fit` was one-dimensional, return its two values."""
         return self.values[0] if self.one_column else np.arange(len(self.values))
 
     def read(self, y: UserData) -> Labels:
@@ -362,7 +365,7 @@ def _columns(y: UserData) -> Array:
 
 
 def _known_values(column: Array, j: int, zeros: bool) -> Array:
-    """Return the values in column j of y, which are at most two, without missing labels.
+    """Return the distinct values in column j of y, without missing labels; raise if there are more than two.
 
     zeros : whether y contains zeros. If it does, -1 means a missing label in a column with only -1, 0 and 1.
     """
@@ -380,10 +383,10 @@ def _known_values(column: Array, j: int, zeros: bool) -> Array:
 
 
 def _two_values(values: Array, common: Array | None) -> Array:
-    """Return the two values of a column, which stand for a label that is absent or present.
+    """Return the two values that a column may have, for a label that is absent and for a label that is present.
 
     values : the values that occur in the column.
-    common : the two values that occur in all of y, or None if y has more or fewer values.
+    common : the two values that occur in the columns of y together, or None if y has more or fewer values.
     """
     if len(values) == 1 and common is not None:
         return common.astype(values.dtype)

@@ -37,7 +37,7 @@ class KnownSegments(NamedTuple):
 
     observed : all segments, or None if some labels are missing.
     opens, continues : flags with one row per token and one column per label of segments. They say whether the token may
-        be the first token, or a later token, of a segment with this label. None if no label is missing.
+        be the first token, or a later token, of a segment with this label. Both are None if no label is missing.
     """
 
     observed: Observed | None
@@ -94,7 +94,10 @@ class SegmentLabels:
 
     @cached_property
     def _class_of(self) -> Ints:
-        """Return the class of the first (row 0) and of later (row 1) tokens of a segment, for each type (column)."""
+        """Return the classes of the tokens of segments, with one column per type of segment.
+
+        Row 0 has the class of the first token of a segment, and row 1 the class of all later tokens.
+        """
         classes = np.zeros((2, len(self.types)), np.int64)
         for row, flags in enumerate((self.opens, self.continues)):
             classes[row, self.of_class[flags]] = np.flatnonzero(flags)
@@ -148,7 +151,10 @@ class SegmentLabels:
 
 
 def fit_labels(tokens: Iterable[UserData], classes: UserData = None) -> LabelReader:
-    """Return a reader of the labels of tokens; if they are IOB2 tags, it has a B tag and an I tag for each type."""
+    """Return a reader for the labels `classes` or, if `classes` is None, for the labels in `tokens`.
+
+    For IOB2 tags, the reader has a B tag and an I tag of each type.
+    """
     seen = distinct_labels(tokens) if classes is None else list(classes)
     # Beside tags, -1 is a missing label.
     known = [label for label in seen if not is_minus_one(label)]
@@ -167,9 +173,10 @@ def fit_labels(tokens: Iterable[UserData], classes: UserData = None) -> LabelRea
 
 
 def read_tokens(y: UserData, chains: Chains, *, flat: bool = False, is_tags: bool | None = None) -> list[UserData]:
-    """Return the labels of all tokens in one list; y has labels of tokens, or lists of segments.
+    """Return the labels of all tokens in one list, given the labels of tokens or lists of segments.
 
-    is_tags : whether segments are read as IOB2 tags; None chooses as the docstring of the module says.
+    is_tags : whether segments are read as IOB2 tags. None means yes, unless the segments of each sequence cover all
+        its tokens and no two neighbouring segments have the same label.
     """
     if flat or not _has_segments(y):
         return flat_labels(y, chains, flat=flat)
@@ -199,7 +206,7 @@ def read_tokens(y: UserData, chains: Chains, *, flat: bool = False, is_tags: boo
 
 
 def extend_labels(reader: LabelReader, tokens: Iterable[UserData], classes: UserData = None) -> LabelReader:
-    """Return a reader that also has the labels of tokens, and a B tag and an I tag for each new type of IOB2 tags."""
+    """Return a reader that also has the labels in `tokens`; each new type of IOB2 tags gets a B tag and an I tag."""
     extended = reader.extend(tokens, classes)
     labels = extended.classes.tolist()
     return extended if extended is reader else fit_labels(labels, labels)

@@ -143,7 +143,10 @@ class SequenceReader:
         return flat, chains
 
     def look_up(self, x: UserData) -> Entries | None:
-        """Return the features of one sequence, or None if it is not an ordinary list of feature dicts. This is fast."""
+        """Compute the features of one sequence in a fast way; return None if only `read_entries` can compute them.
+
+        The fast way needs a vocabulary, and an ordinary list of feature dicts or of lists of feature names.
+        """
         if type(x) is not list or not feature_dicts.has_vocabulary(self.vectorizer):
             return None
         return feature_dicts.look_up(x, self.vectorizer)

@@ -57,15 +57,15 @@ def are_spans(labels: Iterable[object]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class SpanRules:
-    """The rules of a scheme for each pair of neighbouring labels i and j; i = L or j = L is the end of a sequence.
+    """The rules of a scheme for each pair (i, j) of labels, where a token with label j follows a token with label i.
 
-    The L labels are integers. Each span has one of K types, and `members` has the labels that its tokens may have.
+    The L labels are the integers below L. At the start of a sequence i is L, and at the end j is L.
 
     types : the K labels of spans, such as "PER".
-    members : (K, n), the labels of each type; -1 fills the rows of types that have fewer than n labels.
-    starts : (L + 1, L), whether label j after label i may start a span.
-    continues : (L, L), whether label j continues the span of label i.
-    completes : (L, L + 1), whether label j completes the span that label i belongs to.
+    members : (K, n), in row k, the labels that tokens of spans of type k may have; the rest of the row is -1.
+    starts : (L + 1, L), whether a span may start at the token with label j.
+    continues : (L, L), whether the token with label j continues the span of the token before it.
+    completes : (L, L + 1), whether the span of the token with label i may end at this token.
     """
 
     types: list[Any]
@@ -104,7 +104,10 @@ def _rules_of_tags(labels: tuple[object, ...], scheme: str) -> SpanRules:
 
 
 def scheme_of(classes: Iterable[object], scheme: str | None) -> str:
-    """Return `scheme` or, if it is None, "lenient" if the labels look like tags of spans, and "runs" otherwise."""
+    """Return `scheme` or, if `scheme` is None, choose a scheme for the labels `classes`.
+
+    The choice is "lenient" for labels that look like tags of spans, and "runs" for other labels.
+    """
     return scheme or ("lenient" if are_spans(classes) else RUNS)
 
 

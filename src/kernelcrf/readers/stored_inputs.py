@@ -24,9 +24,9 @@ SEVERAL = "several"
 class StoredColumns(NamedTuple):
     """The columns of one kind of sequences, such as arrays or feature dicts, as a model file stores them.
 
-    names : the names of the columns, or None if they have none; for feature dicts, None means that names are hashed.
-    separator : the text between a name and its value in the names of the columns of feature dicts.
-    texts : for feature dicts, the names of the columns as bytes, in place of `names`. They may not be distinct yet.
+    names : the names of the columns. None if there are no names, if feature names are hashed, or if `texts` is given.
+    separator : for feature dicts, the text between a feature and its value in the name of a column.
+    texts : for feature dicts, the names of the columns as stored bytes, not yet checked for duplicates; otherwise None.
     """
 
     kind: Kind
@@ -49,7 +49,7 @@ class Columns(Protocol):
 
 
 class Source(NamedTuple):
-    """The entry and the columns of each sequence that an input reads.
+    """The part of each sequence that one input reads: an entry, or some columns of this entry.
 
     entry : the name of the entry, or None if sequences are not mappings.
     columns : indices of columns, or None for all columns.
@@ -86,9 +86,10 @@ def columns_from_config(config: Mapping[str, UserData]) -> StoredColumns:
 
 
 def sources_from_config(config: Mapping[str, UserData], entries: Mapping[str | None, Columns]) -> dict[str, Source]:
-    """Return the entry and the columns that each input reads; raise if `config` is inconsistent.
+    """Return a dict from inputs to the entry and the columns that each reads; raise if `config` is inconsistent.
 
-    entries : the columns of each entry of a sequence; if sequences are not mappings, the only key is None.
+    entries : a dict from the entries of a sequence to their columns; if sequences are not mappings, the only key is
+        None.
     """
     sources = {}
     for name, entry, columns in config["sources"]:

@@ -34,10 +34,10 @@ class TableReader:
 
     @classmethod
     def fit(cls, X: UserData, categories: Sequence[UserData] | None = None) -> tuple[TableReader, Labels]:
-        """Return a reader for tables with the columns of X, and the array of indices that its `read` returns for X.
+        """Return a pair: a reader for tables with the columns of X, and X as an array of indices into the categories.
 
-        categories : for each column, its values, or None for the values that occur in X. None in place of the list
-            means None for every column.
+        categories : a list with one entry per column: the values of the column, or None for the values that occur in X.
+            If `categories` is None, the values that occur in X are used for all columns.
         """
         table = read_table(X, "X")
         _check_shape(table)
@@ -111,7 +111,7 @@ def _is_missing(value: object) -> bool:
 
 
 def _given(values: UserData, v: int) -> Array:
-    """Return the sorted values that a user lists for a column."""
+    """Return the sorted distinct values that a user lists for column v; raise if there are fewer than two."""
     categories = _categories(np.asarray(list(values), object), v)
     if len(categories) < 2:
         raise ValueError(f"categories[{v}] is {shown(values)}: expected at least two different values")

@@ -84,7 +84,8 @@ def weigh_samples(
     sample_weight : the result of `read_weights`.
     lengths : the number of labels of each sample.
     indices : the class indices of the labels of all samples, one sample after the other; -1 is an unknown label.
-    noun, part : the arguments that were passed to `read_weights`.
+    noun : what error messages call a sample: "sequence", "graph" or "row".
+    part : whether the samples are only a part of the data; then all weights may be 0.
     """
     if class_weight is None:
         return sample_weight
