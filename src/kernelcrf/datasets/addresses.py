@@ -33,9 +33,9 @@ ALL, ONE = "AddressCollection", "AddressString"
 def load_us_addresses(subset: Part = "train", *, folder: Folder = None) -> LabelledSequences:
     """Load US addresses in which each token has a label, such as "AddressNumber" or "StreetName".
 
-    X has one dict per token with its `word`, and y has the labels. Whitespace around tokens and text between them,
-    such as a comma that no label includes, are left out. The usual scores are the percentages of tokens, and of whole
-    addresses, with the correct labels.
+    X has one dict per token with its `word`, and y has the labels. Text outside of the labelled tokens, such as a comma
+    between two tokens, is left out. So is whitespace around tokens. The usual scores are the percentage of tokens with
+    the correct label, and the percentage of addresses in which all labels are correct.
 
     subset : "train" is the training set of the parser usaddress, and "test" is its main test set. usaddress also has
         the smaller files "train_states", "test_patterns" and "test_states". The us50 files "train_us50",

@@ -77,7 +77,7 @@ def read_sentences(path: Path, separator: str, width: int) -> tuple[list[list[st
 
 
 def split_lines(path: Path, lines: Mapping[int, str], separator: str, width: int) -> list[list[str]]:
-    """Split lines into `width` columns of cells; the keys of `lines` are line numbers, which error messages show."""
+    """Split lines into `width` columns of cells; `lines` is a dict from line numbers, for error messages, to lines."""
     if not lines:
         raise ValueError(f"{path} has no rows: expected at least one. The file may be damaged: use another copy of it")
     # One list per line would take several times as long, because the garbage collector visits each list.

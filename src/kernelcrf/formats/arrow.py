@@ -31,8 +31,10 @@ def arrow() -> tuple[ArrowObject, ArrowObject]:
 def arrow_errors(name: str, expected: str = COMPLETE) -> Iterator[None]:
     """Replace errors that Arrow raises in a `with` block by errors that begin with `name`, the name of the file.
 
-    Errors of the operating system and MemoryError keep their type. Other errors become FormatError, since a damaged
+    MemoryError and errors of the operating system keep their type. Other errors become FormatError, since a damaged
     file makes Arrow raise ArrowInvalid, NotImplementedError, UnicodeDecodeError and others.
+
+    expected : the text that a FormatError has after the word "expected".
     """
     try:
         yield

@@ -1,6 +1,6 @@
 """Read and write .npz files with the following arrays, in which the tokens of all sequences follow one another.
 
-X           one row of numbers per token; instead of X, a CSR matrix as data, indices, indptr and shape (scipy.sparse)
+X           one row of numbers per token; instead of X, a CSR matrix has the arrays data, indices, indptr and shape
 lengths     the number of tokens of each sequence
 y           one label per token (optional)
 tokens      one word per token, to be displayed (optional)

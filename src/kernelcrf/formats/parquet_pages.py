@@ -205,7 +205,7 @@ def _field(struct: object, number: int, kind: type[T], default: T | None = None)
 
 
 class StructReader:
-    """A reader of one struct in Thrift's compact protocol, which begins at the current position of a file.
+    """Reads one struct in Thrift's compact protocol; the struct begins at the current position of a file.
 
     most : the largest number of bytes that the struct may have.
     """

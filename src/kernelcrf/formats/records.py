@@ -6,10 +6,10 @@ text        one list of strings per token, such as the word and its part of spee
 features    one dict of features, or one list of feature names, per token
 vectors     one row of numbers per token, in a dense array or a CSR matrix
 
-A JSON object, or a row of a Parquet file, has tokens, features or vectors, but not both features and vectors. Labels
-and weight are optional, and entries with other names are ignored:
+A JSON object, or a row of a Parquet file, has at least one of the entries tokens, features and vectors, but not both
+features and vectors. Labels and weight are optional, and entries with other names are ignored:
 
-tokens      one word, or one list of strings, per token; the input if there are no features and no vectors
+tokens      one word, or one list of strings, per token; they are the input unless there are features or vectors
 features    one dict from names to values, or one list of feature names, per token
 vectors     one list of numbers per token
 labels      one label per token; null means a missing label, and a list means that each of its labels is possible

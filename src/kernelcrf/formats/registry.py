@@ -18,11 +18,11 @@ class Format:
     title : the name of the format in the help of the command.
     extensions : the file extensions, the most common first.
     kind : the only kind of input that the format can store, "text", "features" or "vectors"; None if it stores all.
-    is_binary : whether the files are not text, so that they are neither streamed nor gzipped.
+    is_binary : whether the files are binary instead of text; binary files cannot be streamed or gzipped.
     is_written : whether files can also be written; all formats can be read.
-    read_options : the options of `read_batches` that the reader takes, "labels" and "n_columns".
+    read_options : which of the options "labels" and "n_columns" of `read_batches` apply to this format.
     has_token_lines : whether each token has its own line in the file; errors then name the line.
-    tagged_as : the format in which `kernelcrf tag` writes such files with their labels, "columns" or "jsonl".
+    tagged_as : the format that `kernelcrf tag` writes by default for files of this format, "columns" or "jsonl".
 
     Examples
     --------

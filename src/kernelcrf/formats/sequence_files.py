@@ -70,8 +70,8 @@ def read_batches(
     Raise FormatError if the file has no sequence. The arguments `n_columns` and `labels` apply only to column files,
     and `labels` also to CoNLL-U files.
 
-    n_columns : the number of cells per token without the label; a line with one more cell ends in a label. None means
-        all cells except the last or, if `labels` is False, all cells.
+    n_columns : the number of cells that are the input of a token. If a line has one more cell, this cell is the label.
+        None means all cells of a line except the last; if `labels` is False, None means all cells.
     labels : whether the last cell of a line, or the UPOS of CoNLL-U, is the label; ignored if `n_columns` is given.
 
     Examples
@@ -115,7 +115,7 @@ def _input_kind(record: Record) -> str:
 
 
 def _check_format(batches: Iterator[list[Record]], path: PathLike, name: str) -> Iterator[list[Record]]:
-    """Yield the batches; if the first one cannot be read, the error says that the user gave the format."""
+    """Yield the batches; if the first one cannot be read, the error says that the format `name` may be wrong."""
     try:
         first = next(batches, None)
     except FormatError as error:

@@ -84,7 +84,7 @@ class Memo(dict[str, T], Generic[T]):
 class Place:
     """A macro of a template, such as %x[-1,0], with the literal text around it.
 
-    text : a dict from a cell to the part of the feature name that the macro makes from it, with the literal text.
+    text : a dict from each cell to a part of the feature name: the value of the macro, and the literal text around it.
     row, column : the position of the cell: `row` is counted from the current token, so -1 is the previous token.
     """
 
@@ -258,8 +258,9 @@ def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator
 class TemplateColumns:
     """Converts text to sparse rows, with templates and a vocabulary that maps feature names to columns.
 
-    To be fast on long streams, columns are cached. If a template has one macro, its feature depends on one cell only.
-    Its column is then cached by cell, so that the feature name is built once. Other columns are cached by feature name.
+    To be fast on long streams, columns are cached. If a template has one macro, each of its features depends on one
+    cell only. The columns of these features are cached by cell, so that each feature name is built once. The columns of
+    other features are cached by feature name.
     """
 
     def __init__(self, templates: Templates, vocabulary: Mapping[str, int]) -> None:

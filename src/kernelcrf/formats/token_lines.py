@@ -30,11 +30,11 @@ class TokenLines:
         return self.places[t] - self.places[0]
 
     def with_cells(self, columns: Sequence[Sequence[str]], separator: str) -> Iterator[str]:
-        """Return all lines, each with one new cell per column at its end; comments do not change.
+        """Return all lines, with one new cell per column at the end of each line; comments do not change.
 
-        In other lines without a token, each new cell is "_".
+        If a line has no token and is not a comment, its new cells are "_".
 
-        columns : the new cells, one per token in each column.
+        columns : the new columns, each with one cell per token.
         """
         if len(self.places) == len(self.lines):
             return map(separator.join, zip(self.lines, *columns, strict=True))

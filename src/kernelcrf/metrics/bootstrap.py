@@ -75,9 +75,10 @@ def bootstrap(
 ) -> dict[str, Score]:
     """Return a dict from the names of metrics, such as "flat_accuracy", to scores with confidence intervals.
 
-    y_proba, classes : the predicted probabilities, one array per sequence with one row per token and one column per
-        label, and the labels of the columns. Log-loss, Brier score and calibration error are computed from the tokens
-        whose true label is in `classes`. The dict has these scores only if there are such tokens.
+    y_proba : the predicted probabilities, one array per sequence with one row per token and one column per label.
+        Log-loss, Brier score and calibration error are computed from the tokens whose true label is in `classes`. The
+        dict has these scores only if there are such tokens.
+    classes : the labels of the columns of `y_proba`.
     scheme : the tagging scheme of spans, such as "IOB2"; if None, the scores of spans are not computed.
     n_bins : the number of bins of the calibration error.
     n_resamples : the number of resamples, from which the intervals are computed.

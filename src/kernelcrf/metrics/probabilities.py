@@ -97,10 +97,10 @@ def expected_calibration_error(
 class Reliability:
     """The points of a reliability diagram, of tokens or of spans.
 
-    Tokens are divided into bins by confidence; the confidence of a token is its largest probability, and that of a span
-    is its probability.
+    Tokens or spans are divided into bins by their confidence. The confidence of a token is its largest probability, and
+    the confidence of a span is the probability of this span.
 
-    weight : the sum of the weights of the tokens in each bin, or the number of spans.
+    weight : the sum of the weights of the tokens in each bin, or the number of spans in each bin.
     confidence : the weighted mean of the confidence in each bin; NaN for an empty bin.
     accuracy : the weighted fraction of the tokens in each bin whose most probable label is correct, or the fraction of
         correct spans; NaN for an empty bin.

@@ -1,7 +1,7 @@
 """Plot three kinds of curves: the progress of a fit, the error of a kernel approximation, and calibration.
 
-A model with landmarks approximates the kernel matrix K by F F', where column j of F belongs to landmark j. The residual
-of the first k landmarks is the fraction of the trace of K that these landmarks do not explain:
+A model with landmarks approximates the kernel matrix K by F F', where the column F_j of F belongs to landmark j. The
+residual of the first k landmarks is the fraction of the trace of K that these landmarks do not explain:
 
     residual(k) = 1 - sum_{j <= k} |F_j|^2 / tr K.
 """

@@ -190,7 +190,7 @@ class LabelGraphDisplay(Display):
         """Plot the weights between the labels of a fitted ChainCRF, GraphCRF or MultiLabelCRF.
 
         labels : the names of the nodes; None means the classes of the estimator.
-        n_edges : the number of edges to draw, those with the largest absolute weights.
+        n_edges : the number of edges to draw; the edges with the largest absolute weights are chosen.
         """
         check_is_fitted(estimator)
         estimator = copy(estimator)
@@ -246,7 +246,7 @@ class LabelGraphDisplay(Display):
 
 
 def _weights_of(estimator: Estimator) -> Floats:
-    """Return the matrix of weights between labels, one row and one column per label, of a fitted estimator."""
+    """Return the weights between the labels of a fitted estimator, with one row and one column per label."""
     if hasattr(estimator, "interactions_"):
         weights = np.zeros((len(estimator.classes_),) * 2)
         i, j = np.asarray(estimator.edges_, np.intp).reshape(-1, 2).T

@@ -94,8 +94,9 @@ def save(model: UserData, path: PathLike, *, dtype: str | None = None) -> None:
 def load(path: PathLike) -> Any:
     """Return the fitted estimator or pipeline that `save` wrote to a file.
 
-    If the file is a model of CRFsuite, return a ChainCRF with its weights. It takes the same feature dicts and lists of
-    names as python-crfsuite. Its certificate has the status "imported", because the file says nothing about the fit.
+    If the file is a model of CRFsuite, return a ChainCRF with the weights of this model. The ChainCRF takes the same
+    feature dicts and lists of names as python-crfsuite. Its certificate has the status "imported", because a file of
+    CRFsuite says nothing about the fit.
 
     The file may come from anyone: if it is damaged, or claims more memory than its size justifies, ModelFileError is
     raised. A file does not choose the number of threads: the loaded estimator has n_jobs=1, which `set_params` changes.

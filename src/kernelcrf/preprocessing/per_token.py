@@ -58,7 +58,8 @@ class PerToken(  # type: ignore[call-arg]
     transformer_ : the fitted transformer.
     n_features_in_ : number of columns of X, if the transformer has this attribute.
     feature_names_in_ : names of the columns of X, if the transformer has this attribute.
-    column_names_ : names of the columns of data frames, of any type, or None; other data frames are matched with them.
+    column_names_ : names of the columns, of any type, if `fit` was given data frames; otherwise None. The data frames
+        passed to `transform` may have these columns in any order.
 
     Examples
     --------

@@ -208,7 +208,7 @@ def _n_columns_out(transformer: Any) -> int:
 
 
 def _dtype_of_imputer(imputer: SimpleImputer) -> str:
-    """Return the type of the numbers that an imputer was fitted to; raise TypeError if it cannot be stored."""
+    """Return the type of the numbers that an imputer was fitted to; raise TypeError if the imputer cannot be stored."""
     dtype = str(vars(imputer)["_fit_dtype"])
     if dtype not in DTYPES or imputer.add_indicator or imputer.strategy not in STRATEGIES:
         raise TypeError(

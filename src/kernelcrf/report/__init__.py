@@ -42,7 +42,8 @@ def make_report(
         transformed sequences.
     tokens : the words to show, one list per sequence of X. If None, the hardest sequences are shown without words, as
         the positions of wrong labels.
-    train_tokens : the words of the training data, one list per sequence, to show the landmarks that explain a decision.
+    train_tokens : the words of the training data, one list per sequence. The report shows the words of the landmarks
+        that explain a decision. If None, the report shows only the positions of these landmarks.
     decisions : the predictions to explain, as pairs (index of the sequence, index of the token). None explains the
         token with the least probable true label in each of the three hardest sequences.
     n_hardest : the number of hardest sequences to show. The hardest sequences have the least probable true labels.

@@ -52,9 +52,9 @@ def heading(title: str, scores: Mapping[str, Score]) -> str:
 
 
 def summary(crf: SequenceEstimator[Any], distribution: SequenceDistribution, n_tokens: int) -> str:
-    """Return the HTML of the sizes of the data and the model, and of the gap between the fit and the optimum.
+    """Return the HTML of a summary: the sizes of the data and the model, and how far the fit is from the optimum.
 
-    If the labels can be certified, the share of certified labels is shown, too.
+    If predicted labels can be certified, the summary also has the share of certified labels.
     """
     certificate, facts = crf.certificate_, summarise(crf)
     if certificate.status == TEMPERED:
@@ -127,7 +127,10 @@ def scores(values: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, 
 
 
 def _scores_of_labels(y_true: Labellings, y_pred: Labellings) -> dict[str, Any]:
-    """Return a dict of the scores of each label and of the averages; a label called "macro avg" gets another key."""
+    """Return a dict from labels, "macro avg" and "weighted avg" to dicts of scores.
+
+    A label that is called like an average has the key "label macro avg" or "label weighted avg".
+    """
     labels, _ = flat_confusion(y_true, y_pred)
     code: dict[object, int] = {label: j for j, label in enumerate(labels)}
     numbers = [[[code.get(label) for label in sequence] for sequence in given] for given in (y_true, y_pred)]
@@ -268,7 +271,7 @@ def decision(
     number : the index of the sequence.
     token : the word to show, or None if there are no words.
     true : the true label of the token.
-    words : the word at each landmark in the training data, or None if it is not known.
+    words : for each landmark, the word at its place in the training data, or None if the word is not known.
     suffix : text after the names of columns and features, such as " (after preprocessing)".
     """
     names = [f"<bdi>{text(_short(term))}</bdi>{text(suffix)}" for term in why.terms]
@@ -300,7 +303,10 @@ def decision(
 
 
 def _bars(named: Iterable[tuple[str, float]]) -> list[tuple[str, str, str]]:
-    """Return one table row per pair (name, number): the name, which is HTML, the number, and the number as a bar."""
+    """Return one table row per pair (name, number), with three cells: the name, the number, and a bar for it.
+
+    The names are HTML already, so they are not escaped.
+    """
     pairs = list(named)
     most = max([abs(value) for _, value in pairs], default=1.0) or 1.0
     return [
