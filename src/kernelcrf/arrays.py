@@ -32,7 +32,7 @@ CSR_PARTS = "data", "indices", "indptr"
 
 @dataclass(frozen=True, eq=False)
 class NamedInputs:
-    """Matrices of inputs, each with a name, that have equal numbers of rows; indexing selects rows of all matrices."""
+    """Named matrices of inputs with equal numbers of rows; indexing selects the same rows of all matrices."""
 
     matrices: Mapping[str, Inputs]
 
@@ -47,7 +47,7 @@ class NamedInputs:
 
 
 def matrix_of(X: Inputs | NamedInputs, name: str) -> Inputs:
-    """Return the matrix called `name`; if X is a single matrix, return X, whatever its name."""
+    """Return the matrix called `name`; if X is a single matrix, return X and ignore `name`."""
     return X.matrices[name] if isinstance(X, NamedInputs) else X
 
 

@@ -61,10 +61,11 @@ class HeldOut(VarianceRule):
     Parameters
     ----------
     scoring : None, str or callable, default=None
-        The score that takes the place of the probability, if some labels are so rare that models with a high
-        probability hardly predict them. It compares the likeliest labels of held-out sequences with the true ones. Pass
-        the name of a scorer of `kernelcrf.metrics.get_scorer` that reads labels, such as "span_f1" or "flat_f1", or a
-        function metric(y_true, y_pred) of two lists of label sequences. Only ChainCRF has this option.
+        A score to maximise instead of the probability; None keeps the probability. Use a score if some labels are so
+        rare that models with a high probability hardly predict them. The score compares the likeliest labels of
+        held-out sequences with the true ones. Pass the name of a scorer of `kernelcrf.metrics.get_scorer` that reads
+        labels, such as "span_f1" or "flat_f1", or a function metric(y_true, y_pred) of two lists of label sequences.
+        Only ChainCRF has this option.
 
     Examples
     --------
@@ -152,7 +153,7 @@ PRIOR_VARIANCE_OR_RULE = either(
 
 
 def find_C_rule(C: float | str | VarianceRule) -> VarianceRule | None:
-    """Return the rule that `C` is, or that has the name `C`; return None if `C` is a number."""
+    """Return the rule for the parameter `C`, which may be a rule or its name; return None if `C` is a number."""
     if isinstance(C, str):
         return RULES[C]()
     return C if isinstance(C, VarianceRule) else None

@@ -76,14 +76,14 @@ class Parameter:
     advice: str = ""
 
     def check(self, name: str, value: UserData) -> UserData:
-        """Return the value, converted by its constraint; raise a ParameterError if it satisfies no constraint."""
+        """Return the value, converted by the first constraint that accepts it; raise a ParameterError if none does."""
         for constraint in self.constraints:
             if constraint.accepts(value):
                 return value if constraint.convert is None else constraint.convert(value)
         raise ParameterError(f"{name}={shown(value)}: expected {self}")
 
     def accepts(self, value: UserData) -> bool:
-        """Return whether the value satisfies a constraint."""
+        """Return whether the value satisfies at least one of the constraints."""
         return any(constraint.accepts(value) for constraint in self.constraints)
 
     def __str__(self) -> str:

@@ -215,7 +215,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
         return model
 
     def _find_prior(self) -> Model | None:
-        """Return the model of the parameter `prior`, or None; raise if this fit cannot take over its weights."""
+        """Return the model of the parameter `prior`, or None; raise if this fit cannot use that model."""
         model: Model | None = model_of(self.prior, type(self), self._model_type)
         if model is not None:
             check_prior(self._specification, model)
@@ -250,7 +250,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
         return rule is not None and rule.optimize_kernel
 
     def _groups(self, terms: Sequence[Term]) -> list[list[str]]:
-        """Return the names of the terms that have the prior variance C, in groups that share one C."""
+        """Return groups of names of the terms whose prior variance is C; a rule for C chooses one value per group."""
         return [[term.name for term in terms]]
 
     def _update(self, terms: Sequence[Term], groups: Groups, prior: Earlier) -> tuple[list[Term], Groups]:
@@ -287,9 +287,9 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
             self._check_combinations()
 
     def _exclude(self, name: str, others: Mapping[str, bool], advice: str) -> None:
-        """Raise if the parameter `name` cannot be combined with another parameter.
+        """Raise if a flag in `others` says that the parameter `name` cannot be combined with another parameter.
 
-        others : a dict from names of parameters to flags, True if the parameter cannot be combined with `name`.
+        others : a dict from names of other parameters to flags: True means that both values cannot be combined.
         advice : the end of the error message.
         """
         for other, excluded in others.items():
@@ -509,7 +509,7 @@ class InputEstimator(Estimator[Model]):
 
     @property
     def _chosen(self) -> dict[str, tuple[str | None, Any]] | None:
-        """Return the entry and the columns that each input reads, or None if there is one input without a name."""
+        """Return a dict from each input name to the pair (entry, columns) that the input reads; None without names."""
         return {name: (one.of, one.columns) for name, one in self._named_inputs.items()} or None
 
     @property
@@ -521,7 +521,7 @@ class InputEstimator(Estimator[Model]):
         return self.inputs is None or all(getattr(self, name) is None for name in self._further_kernels)
 
     def _named_kernels(self, reader: InputsReader, by_scale: Callable[[str], float]) -> dict[str, InputKernel]:
-        """Return the kernels that the parameter `inputs` defines; the keys are names of parameters.
+        """Return a dict from names of parameters, such as `inputs__words__kernel`, to the kernels of named inputs.
 
         by_scale : a function that computes gamma from the input of a given name, for gamma="scale".
         """
@@ -529,10 +529,10 @@ class InputEstimator(Estimator[Model]):
         return {kernel_parameter(named_term(name)): one.make_kernel(name, reader, by_scale) for name, one in inputs}
 
     def _scored_inputs(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, NamedInput]:
-        """Return the inputs that have a name, with their kernels.
+        """Return a dict from the name of each input to its kernel, its prior variance and what it scores.
 
         kernels : the result of `_named_kernels`.
-        C : the prior variance of inputs that have none of their own.
+        C : the prior variance of inputs whose parameter C is None.
         """
         return {
             name: NamedInput(
@@ -542,9 +542,10 @@ class InputEstimator(Estimator[Model]):
         }
 
     def _groups(self, terms: Sequence[Term]) -> list[list[str]]:
-        """Return the names of the terms that have the prior variance C, in groups that share one C.
+        """Return groups of names of the terms whose prior variance is C; a rule for C chooses one value per group.
 
-        Each input that has a name is a group, unless it has a C of its own. All other terms are a group.
+        The terms of each named input form a group; if the input has its own C, they are in no group. The terms that
+        belong to no named input form one more group.
         """
         if self.inputs is None:
             return super()._groups(terms)
@@ -556,7 +557,7 @@ class InputEstimator(Estimator[Model]):
         return [names for names in groups.values() if names]
 
     def _penalise(self, terms: Sequence[Term]) -> list[Term]:
-        """Return the terms with the penalty of this estimator; raise if it needs linear kernels and one is not."""
+        """Return the terms with the penalty of this estimator; raise if a kernel is not allowed with this penalty."""
         if self.penalty is None:
             return list(terms)
         for term in terms:

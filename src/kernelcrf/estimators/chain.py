@@ -109,8 +109,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         labels, which does not change probabilities. A positive semi-definite matrix of similarities lets similar labels
         learn from each other.
     fit_intercept : "auto", bool or "boundaries", default="auto"
-        Whether to learn a constant score for each label. "auto" does so for the linear kernel on arrays and data
-        frames, and not for feature dicts and sparse matrices, as CRFsuite. It does not beside other kernels: the
+        Whether to learn a constant score for each label. "auto" does so only for the linear kernel on arrays and data
+        frames. Feature dicts and sparse matrices get no such scores, as in CRFsuite. Other kernels get none either: the
         transitions contain such scores already, and far from the landmarks, where a kernel such as "rbf" says nothing,
         a constant score would decide alone. "boundaries" adds scores of the first and of the last label of a sequence.
         C is the prior variance of all these scores, too.
@@ -135,7 +135,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     weights : "observed", "all", float or two of these values, default="observed"
         Which pairs have a weight. "observed" means the pairs of a feature and a label that occur together in the
         training data, and all transitions from a label to the next. "all" means every pair. A number means the pairs,
-        and the transitions, that occur at least so often. Two values set pairs and transitions separately:
+        and the transitions, that occur at least that often. Two values set pairs and transitions separately:
         ("observed", "observed") is CRFsuite's default, which leaves out transitions that do not occur. A feature that
         is 0 or False in a dict counts as occurring. A pair without a weight has the score 0, and `laplace` assumes no
         uncertainty about this score. Pairs of features and labels are left out only for the linear kernel on feature
@@ -198,14 +198,15 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     C_ : the prior variance of the fit; with `inputs`, that of the weights that belong to no input, such as transitions.
     search_ : the models that the search for C has compared on held-out sequences, as a dict of columns, from which
         pandas.DataFrame makes a table. "score" is the mean log-likelihood per token, or the score of `HeldOut`, and
-        "error" is the standard error of its difference to the best one (None with `HeldOut(scoring=...)`). "accuracy"
-        is the fraction of right labels, if kernels or scores of labels are compared. Without a search, the columns are
-        empty.
+        "error" is the standard error of the difference between this score and the best score (None with
+        `HeldOut(scoring=...)`). "accuracy" is the fraction of right labels, if kernels or scores of labels are
+        compared. Without a search, the columns are empty.
     kernel_ : the kernel of the fit; with `inputs`, a dict of kernels.
     input_variances_ : the prior variance of each of several `inputs`, a dict.
     log_marginal_likelihood_error_ : the standard error of `log_marginal_likelihood()`, which is estimated from random
         vectors with more than 5,000 weights, or with more than 1,000 weights if C="evidence" and laplace=False. In all
-        other cases nothing is random, and it is 0. It does not measure the error of Laplace's approximation.
+        other cases nothing is random, and the standard error is 0. This number does not include the error of
+        Laplace's approximation.
     certificate_ : `objective`, `lower_bound`, `relative_gap`, `gap_full` and `status` of the fit, such as "optimal" or
         "max_iter". No weights on these landmarks give an objective below `lower_bound`. It is -inf if labels are
         missing.
@@ -297,8 +298,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             all sequences of a group together, because sequences of one group may resemble each other.
         base_scores : scores that are added to those of the model and not learned, for example the logarithms of the
             probabilities of a lexicon, a rule or a neural network. Pass one array per sequence (with `lengths`, one
-            array for all tokens). It has one row per token and one column per label, in the order of `classes_`, which
-            is sorted. You can also pass a dict: its entry "tokens" has these scores, and its entry "steps" has scores
+            array for all tokens). An array has one row per token and one column per label, in the sorted order of
+            `classes_`. You can also pass a dict: its entry "tokens" has these scores, and its entry "steps" has scores
             of transitions, as arrays [token, label of the previous token, label of the token]. Pass scores of the same
             kind to `predict` and to the other methods that accept them.
 
@@ -386,7 +387,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         """Return an object for the distribution p(y|x) of the labels of the sequences X.
 
         Its methods share one pass of inference: marginals of tokens and of neighbouring tokens, entropies, samples, the
-        k likeliest labellings, spans with their probabilities, and labels that are proved to be those of the optimum.
+        k likeliest labellings, spans with their probabilities, and labels that provably equal those of the optimum.
 
         base_scores : scores of the same kind as those passed to `fit`, if any.
         """
@@ -420,10 +421,10 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     ) -> LeaveOneOut:
         """Return log p(y|x) of each training sequence under weights fitted to all other sequences.
 
-        The sum over all sequences estimates how well the model predicts new sequences, and needs no held-out data. The
-        weights without a sequence are found by one Newton step, and by a fit if the error may exceed `tol`. The
-        features, the landmarks, the kernel and C stay those of the fit, even if the left-out sequence helped to choose
-        them.
+        The sum over all sequences estimates how well the model predicts new sequences, and needs no held-out data. For
+        each sequence, one Newton step changes the weights to those without the sequence. If the error of this step may
+        exceed `tol`, a fit follows. The features, the landmarks, the kernel and C stay those of the fit to all
+        sequences, even if the left-out sequence helped to choose them.
 
         X, y, sample_weight, lengths, base_scores : the data of the fit; other data are refused.
         refit : whether to fit again without a sequence, starting from the Newton step, if the bound on the error is
@@ -473,7 +474,10 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         return self._least_counts_of(of_inputs or [TOKEN_TERM])
 
     def _compare(self, classes: Array, choice: KernelChoice | None) -> Comparison:
-        """Return what the search for C compares on held-out sequences; `choice` has the kernels, or is None."""
+        """Return what the search for C compares on held-out sequences: kernels, and the metric of `HeldOut`, if any.
+
+        choice : the kernels to compare, or None.
+        """
         rule, metric = find_C_rule(self.C), None
         if isinstance(rule, HeldOut) and rule.scoring is not None:
             from kernelcrf.metrics.scorers import label_metric
@@ -495,7 +499,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
 
 
 def _of_one(model: ChainModel, X: UserData, lengths: UserData, base_scores: UserData) -> OneSequence | None:
-    """Return an object that predicts a single sequence fast, or None if it cannot be used for these arguments."""
+    """Return an object that predicts a single sequence fast; None if the model or the arguments do not allow this."""
     is_one = type(X) is list and len(X) == 1 and lengths is None and base_scores is None
     return model.one_sequence if is_one else None
 

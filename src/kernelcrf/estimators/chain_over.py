@@ -1,8 +1,8 @@
 """ChainOver: a chain over any classifier, which reads the log-probabilities that the classifier gives to each token.
 
 The classifier is fitted to the tokens of all sequences, as if they were independent. The chain learns how far to trust
-the probabilities of the classifier, and which labels follow each other. Its input at token t is the vector s_t -
-mean(s_t), where
+the probabilities of the classifier, and which labels follow each other. The input of the chain at token t is the
+vector s_t - mean(s_t), where
 
     s_t = log((p_t + floor) / (1 + L floor)),
 
@@ -74,7 +74,7 @@ class ChainOver(ValidatedEstimator):
         ChainCRF(inputs={"classifier": Input("linear")}, fit_intercept=True).
     cv : int, default=5
         Number of folds. The chain is fitted to out-of-fold probabilities: each fold is predicted by a copy of the
-        classifier that was fitted to the other folds. If there are fewer sequences or groups than `cv`, each is a fold.
+        classifier that was fitted to the other folds. With fewer sequences or groups than `cv`, each of them is a fold.
     of : None or str, default=None
         Name of the entry that the classifier reads, if sequences are dicts.
     floor : float, default=1e-3
@@ -143,7 +143,7 @@ class ChainOver(ValidatedEstimator):
         return self
 
     def _tokens(self, sequences: list[UserData]) -> list[UserData]:
-        """Return what the classifier reads of each sequence."""
+        """Return what the classifier reads: each sequence or, if sequences are mappings, the entry that `of` names."""
         if not any(isinstance(x, Mapping) for x in sequences):
             if self.of is not None and sequences:
                 raise ValueError(f"of={self.of!r}, but the sequences in X are not mappings: pass of=None")
@@ -194,14 +194,14 @@ class ChainOver(ValidatedEstimator):
         return classifier.fit(rows[training], classes[known[training]], **options)
 
     def _join(self, sequences: list[UserData], p: Floats, chains: Chains) -> list[dict[str, UserData]]:
-        """Return the sequences as the chain reads them: mappings that also have log-probabilities as an entry."""
+        """Return the sequences for the chain: dicts in which the logarithms of the probabilities p are an entry."""
         scores = np.log((p + self.floor) / (1 + p.shape[1] * self.floor))
         scores = Ragged.cut(scores - scores.mean(axis=1, keepdims=True), chains.offsets)
         others = [dict(x) if isinstance(x, Mapping) else {TOKENS: x} for x in sequences]
         return [{**entries, CLASSIFIER: s} for entries, s in zip(others, scores, strict=True)]
 
     def transform(self, X: UserData) -> list[dict[str, UserData]]:
-        """Return the sequences that `chain_` reads, with the log-probabilities of the classifier for new sequences.
+        """Return the sequences X in the form that `chain_` reads: with the log-probabilities of `classifier_`.
 
         Methods of ChainCRF that this class does not have can be called as, for example,
         `crf.chain_.explain(crf.transform(X)[0], 0)`.
@@ -266,7 +266,7 @@ _DEFAULT_CHAIN = ChainCRF(inputs={CLASSIFIER: Input("linear")}, fit_intercept=Tr
 
 
 def _probabilities(classifier: Any, rows: Inputs, classes: Array) -> Floats:
-    """Return the probabilities of `classes`, one row per token; classes that the classifier has not seen have 0."""
+    """Return the probabilities of `classes`, one row per token; a class that is new to the classifier has 0."""
     predicted = np.asarray(classifier.predict_proba(rows), np.float64)
     places = {label: j for j, label in enumerate(classes.tolist())}
     p = np.zeros((len(predicted), len(classes)))

@@ -1,10 +1,10 @@
 """Conformal prediction of labels: one set per token, which contains the true label with a chosen probability.
 
-The estimator is already fitted. Calibration data, which are new to the estimator, determine a threshold. A prediction
-set has all values whose score is at most the threshold; `kernelcrf.answers.conformal_thresholds` has the formulas. The
-guarantees need no assumption on the model. They hold on average over calibration data and new data, if both are
-exchangeable: sequences that are drawn from the same law or, with `groups`, groups of sequences. Tokens of one sequence
-may depend on each other in any way.
+The estimator is already fitted. Calibration data, which are new to the estimator, determine a threshold. The score of a
+value, such as a label, says how improbable the value is. A prediction set has all values whose score is at most the
+threshold; `kernelcrf.answers.conformal_thresholds` has the formulas. The guarantees need no assumption on the model.
+They hold on average over calibration data and new data, if both are exchangeable: sequences that are drawn from the
+same law or, with `groups`, groups of sequences. Tokens of one sequence may depend on each other in any way.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Calibration:
 
 
 def _model_of(estimator: Any) -> Any:
-    """Return the fitted model of the estimator, or None; another fit would replace this object."""
+    """Return the fitted model of the estimator, or None if it has none; each fit of the estimator makes a new model."""
     names = "model_", "calibrated_"
     return next((vars(estimator)[name] for name in names if name in vars(estimator)), None)
 
@@ -190,9 +190,9 @@ class ConformalLabels(Conformal):
         Probability or share that `control` refers to, between 0 and 1.
     control : "all" or "share", default="all"
         "all" means that, with probability `confidence_level`, the sets of a new sequence contain *all* of its true
-        labels. With "share", a part of the true labels of a new sequence may be missing from their sets. The expected
-        share of these tokens is at most 1 - confidence_level, and sets are smaller. For MultiLabelCRF, a row is a
-        sequence, and its true labels are its tokens.
+        labels. With "share", a part of the true labels of a new sequence may be missing from its sets. The expected
+        share of missing labels is at most 1 - confidence_level, and sets are smaller. For MultiLabelCRF, a row takes
+        the place of a sequence.
 
     Attributes
     ----------
@@ -230,8 +230,8 @@ class ConformalLabels(Conformal):
     def predict_set(self, X: UserData) -> Any:
         """Return one boolean array per sequence: entry [t, j] says whether classes_[j] is in the set of token t.
 
-        For rows, return one boolean array. It has one row per row of X, and one column per class or, for
-        MultiLabelCRF, per label that the row may have.
+        If the samples are rows and not sequences, return one boolean array with one row per row of X. It has one column
+        per class or, for MultiLabelCRF, one column per label.
         """
         model, X, threshold = self._open_calibrated(X)
         p, least = model.predict_proba(X), least_probability(threshold)

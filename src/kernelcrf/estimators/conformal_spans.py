@@ -32,10 +32,11 @@ ESTIMATOR_WITH_SPANS = either(
 
 @dataclass(eq=False, repr=False)
 class ConformalSpans(Conformal):
-    """Predict a set of spans per sequence (entities, chunks, ...) that misses at most a chosen share of the true spans.
+    """Predict a set of spans per sequence, so that the sets miss at most a chosen share of the true spans.
 
-    The set has all spans whose probability is at least 1 - threshold_; they may overlap. If a new sequence has true
-    spans, the expected share of them that are missing from its set is at most 1 - confidence_level.
+    Spans are, for example, entities or chunks. The set has all spans whose probability is at least 1 - threshold_;
+    spans of a set may overlap. If a new sequence has true spans, the expected share of these that its set misses is at
+    most 1 - confidence_level.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ class ConformalSpans(Conformal):
     control = "share"
 
     def predict_set(self, X: UserData) -> list[list[PredictedSpan]]:
-        """Return one list of spans with their probabilities per sequence, as `ChainDistribution.spans` does."""
+        """Return one list per sequence: the spans of its set, with probabilities, as in `ChainDistribution.spans`."""
         self._validate_params("scheme")
         model, X, threshold = self._open_calibrated(X)
         spans: list[list[PredictedSpan]] = model.distribution(X).spans(
@@ -84,7 +85,7 @@ class ConformalSpans(Conformal):
 
     @property
     def _options(self) -> dict[str, str]:
-        """Return the options for `spans`: a dict with the tagging scheme, or an empty dict if it is None."""
+        """Return the options for `spans`: a dict with the tagging scheme, or an empty dict if `scheme` is None."""
         return {} if self.scheme is None else {"scheme": self.scheme}
 
     def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:

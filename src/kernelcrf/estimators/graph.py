@@ -132,15 +132,16 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     Attributes
     ----------
     classes_ : (L,) labels.
-    cliques_ : the kinds of cliques that have scores, besides nodes; with the names of the cliques in X.
-    edge_potentials_ : (L, L), the scores of edges that do not depend on inputs, [from, to]. It is a dict of them by
-        type if edges have types, and None if edges have no scores.
+    cliques_ : the kinds of cliques that have scores, besides nodes. The names of the cliques in X are among them.
+    edge_potentials_ : (L, L), the scores of edges that do not depend on inputs, [from, to]. If edges have types, it is
+        a dict from types to such arrays. It is None if edges have no scores.
     clique_potentials_ : a dict from the names of the cliques in X to their scores, arrays of shape (L,) * k.
     certificate_ : certificate of the fit, for the objective that `covers_` names.
     covers_ : the name of the minimised objective: the negative log posterior, or its replacement in "loopy" or "gibbs".
-    search_ : rounds of cliques="auto", and the cliques not added, with bounds on their gains; else None.
-    landmarks_ : landmarks of the node features, a dict of them by type with node types; None for the linear kernel.
-        With several `inputs`, it is a dict of these values by the name of the input.
+    search_ : the rounds of the structure search, and the cliques that were not added, with bounds on their gains. It is
+        None unless cliques="auto".
+    landmarks_ : landmarks of the node features, or None for the linear kernel. If nodes have types, it is a dict from
+        types to landmarks. With several `inputs`, it is a dict from the names of the inputs to such values.
     input_variances_ : the prior variance of each of several `inputs`, a dict.
     n_features_in_ : number of columns of the node features.
     feature_names_in_ : names of these columns, after a fit to data frames.
@@ -329,8 +330,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     def log_prob(self, X: UserData, y: UserData, *, base_scores: UserData = None) -> Floats:
         """Return log p(y|x) of each graph; with inference="loopy", return a lower bound of log p(y|x).
 
-        If labels are missing, this is the logarithm of the total probability of all labellings that agree with y. It is
-        not available with inference="gibbs".
+        If labels are missing, this is the logarithm of the total probability of all labellings that agree with y. This
+        method is not available with inference="gibbs".
         """
         return self.distribution(X, base_scores=base_scores).log_prob(y)
 
@@ -404,7 +405,10 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
 
 
 def _rows(graphs: GraphSamples) -> int:
-    """Return the number of samples if all samples have the same nodes, edges, types and cliques; otherwise return 1."""
+    """Return the number of rows of the array of labels: one per sample if all samples have the same graph, else 1.
+
+    The same graph means the same nodes, edges, types and cliques. Different graphs are joined to one large graph.
+    """
     m, sizes = graphs.n_samples, np.diff(graphs.offsets)
     cliques, types = [graphs.edges, *graphs.cliques.values()], [graphs.node_types, graphs.edge_types]
     if (sizes != sizes[0]).any() or sizes[0] == 0 or any(len(members) % m for members in cliques):

@@ -51,15 +51,16 @@ class Input(ValidatedEstimator):
         Prior variance of the weights of this input. None uses the C of the estimator; if that is "auto" or "evidence",
         `fit` chooses a separate C for this input.
     of : str or None, default=None
-        Name of the entry that this input reads, if sequences (or X, if it has rows, or the nodes of graphs) are dicts;
-        None uses the name of the input. Two inputs with the same `of` read the same entry.
+        Name of the entry that this input reads from a dict: from each sequence, from the node features of each graph
+        or, if samples are rows, from X. None uses the name of the input. Two inputs with the same `of` read the same
+        entry.
     columns : None, slice, str, or list of int or str, default=None
         Columns that this input reads: indices, or names of columns of data frames; None reads all columns.
     scores : "tokens", "steps", "starts" or "ends", default="tokens"
         What the input scores. "tokens" are the labels of all tokens, "starts" and "ends" those of first and of last
         tokens. "steps" are the steps from one label to the next, with the input at the second of the two tokens; they
-        need ChainCRF, and their scores are added to the constant ones in `transitions_`. Inputs of rows and of nodes
-        score all of them, which are "tokens", too.
+        need ChainCRF, and their scores are added to the constant ones in `transitions_`. For rows and for nodes
+        of graphs, use "tokens": the input then scores all rows or nodes.
 
     Examples
     --------
@@ -109,7 +110,7 @@ class Input(ValidatedEstimator):
 
     @property
     def reads_whole_sequences(self) -> bool:
-        """Return whether the input reads whole sequences: neither an entry of them nor only some columns."""
+        """Return whether the input reads all columns of whole sequences, not only an entry or some columns."""
         return self.of is None and self.columns is None
 
     def expected_features(self, *, sparse: bool) -> int:
@@ -133,7 +134,7 @@ class Input(ValidatedEstimator):
 
     @classmethod
     def from_config(cls, config: Config, kernel: InputKernel) -> Input:
-        """Return the input whose `to_config` returned `config`; `kernel` is its stored kernel."""
+        """Return the input that `to_config` has converted to `config`; `kernel` is the stored kernel of this input."""
         config = dict(config)
         if isinstance(config["columns"], dict):
             config["columns"] = slice(*config["columns"]["slice"])

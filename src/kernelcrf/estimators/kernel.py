@@ -55,7 +55,7 @@ class KernelEstimator(InputEstimator[Chained]):
     def _kernels(
         self, reader: SequenceReader | InputsReader, by_scale: Callable[[str], float]
     ) -> dict[str, InputKernel]:
-        """Return the kernels that the parameters define for the inputs of a reader; the keys are names of parameters.
+        """Return a dict from names of parameters to the kernels that they define for the inputs of `reader`.
 
         by_scale : a function that computes gamma from the input of a given name, for gamma="scale".
         """
@@ -126,9 +126,9 @@ class KernelEstimator(InputEstimator[Chained]):
     def _find_intercept(self, prior: Earlier | None, kernels: Collection[InputKernel]) -> tuple[bool, bool]:
         """Return a pair of flags: whether labels have constant scores, and whether first and last labels have scores.
 
-        With fit_intercept="auto", both flags are as in the prior. Without a prior, only labels can have
-        constant scores: if at least one input is dense and, in models with transitions, also has a linear kernel,
-        because scores of transitions already contain constant scores.
+        If fit_intercept="auto" and there is a prior, both flags are as in the prior. For "auto" without a prior, the
+        second flag is False. In models without transitions, the first flag is then True if there is a dense input. In
+        models with transitions, whose scores contain constant scores, a dense input must also have a linear kernel.
 
         kernels : the kernels of dense inputs.
         """
@@ -140,9 +140,9 @@ class KernelEstimator(InputEstimator[Chained]):
         return BIAS_TERM in names, START_TERM in names
 
     def _compared_kernels(self, kernels: Mapping[str, InputKernel]) -> list[InputKernel]:
-        """Return the kernels that the search for C compares, or [] if the parameter `kernel` determines the kernel.
+        """Return the kernels that the search for C compares, or [] if there is nothing to compare.
 
-        kernels : the kernel of each parameter that sets a kernel.
+        kernels : a dict from names of parameters to the kernels that they define.
         """
         usual = kernels.get("kernel")
         is_auto = isinstance(self.kernel, str) and self.kernel == AUTO

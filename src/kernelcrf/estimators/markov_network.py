@@ -103,7 +103,8 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     edges_ : (n_edges, 2), the pairs of variables that interact.
     potentials_ : list of the tables of these pairs, (n_values, n_values) each.
     certificate_ : certificate of the fit, for the model with the pairs `edges_`.
-    search_ : rounds of structure="auto", and the pairs not added, with bounds on their gains; else None.
+    search_ : the rounds of the structure search, and the pairs that were not added, with bounds on their gains. It is
+        None unless structure="auto".
     n_features_in_ : number of columns of X.
     feature_names_in_ : names of the columns of X, after a fit to a data frame.
     n_iter_ : the number of iterations of the solver.

@@ -50,8 +50,8 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
 
     X is a matrix with one row per sample or, with several `inputs`, a dict from names to such matrices. y is an
     indicator matrix as in scikit-learn, dense or sparse, with one column per label: 1 means that the row has the label,
-    and 0 that it does not. -1 is a missing label. If y contains no zeros, no label is missing, and each column may
-    contain any two values, such as -1 and 1.
+    and 0 that it does not. -1 is a missing label. If y contains no zeros, no value means a missing label, and
+    each column may contain any two values, such as -1 and 1.
 
     Parameters
     ----------
@@ -109,7 +109,8 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel; a dict of them if there are several `inputs`.
     input_variances_ : the prior variance of each of several `inputs`, a dict.
     certificate_ : certificate of the fit, for the model with the pairs `edges_`.
-    search_ : rounds of structure="auto", and the pairs not added, with bounds on their gains; else None.
+    search_ : the rounds of the structure search, and the pairs that were not added, with bounds on their gains. It is
+        None unless structure="auto".
     n_features_in_ : number of columns of X.
     n_iter_ : the number of iterations of the solver.
 

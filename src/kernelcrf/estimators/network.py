@@ -70,8 +70,8 @@ class NetworkEstimator(Estimator[Model]):
 
         present : the kinds of cliques with which a structure search starts; the search adds other kinds.
         earlier : the model of the previous fit for a warm start, or None.
-        prior : the model that determines the prior of the weights, or None. The new model has all cliques of this
-            model.
+        prior : the earlier model that determines the prior of the weights, or None. The new model keeps all cliques of
+            that model.
         grows : whether inputs may have columns that they did not have in the previous fit.
         """
         # If some potentials depend on inputs, they have the prior variance C, and constant ones C_label.
@@ -131,8 +131,8 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
     ) -> InputKernel:
         """Return the input kernel that some terms of the score share.
 
-        For a warm start, this is their kernel in the model `earlier` of the previous fit, if there is one. Otherwise,
-        it is the kernel that the parameter with the name `argument` defines for the inputs X.
+        If `earlier`, the model of the previous fit, has a kernel for one of these terms, return that kernel. Otherwise,
+        return the kernel that the parameter with the name `argument` defines for the inputs X.
         """
         known = {} if earlier is None else earlier.layout.by_name
         for name in terms:
@@ -153,7 +153,7 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
 
         reader : the reader of inputs that have names, or None.
         terms : the names of the terms that read an input without a name, for a warm start from `earlier`.
-        C : the prior variance of inputs that have none of their own.
+        C : the prior variance of inputs whose parameter C is None.
         """
         if reader is None:
             return {None: NamedInput(self._kernel_of("kernel", earlier, terms, X, weights), C)}
@@ -170,8 +170,8 @@ def interacting_pairs(
 ) -> list[tuple[int, int]]:
     """Return the pairs of labels or variables that interact or, for structure="auto", the pairs that may interact.
 
-    known : the pairs of the prior, or None. With structure="tree", they are added to the tree. With any other
-        structure, the result must contain them.
+    known : the pairs that interact in the prior, or None. With structure="tree", these pairs are added to the tree.
+        For any other structure, raise if the result lacks one of them.
     """
     kept = [] if known is None else list(map(tuple, known.tolist()))
     if isinstance(structure, str) and structure == "tree":

@@ -27,10 +27,11 @@ PRIOR = either(
 
 
 def model_of(prior: Any, estimator: Any, model_type: type) -> Any:
-    """Return the model of `prior`, which is a fitted estimator or the path of a model file; None stays None.
+    """Return the fitted model that the parameter `prior` of an estimator stands for; return None if `prior` is None.
 
-    estimator : the class of the estimator whose parameter is `prior`; this class also reads model files.
-    model_type : the class of the models of such estimators.
+    prior : a fitted estimator, or the path of a model file.
+    estimator : the class of the estimator that has the parameter. A file must contain a model of this class.
+    model_type : the class of the fitted models of this estimator.
     """
     if prior is None:
         return prior

@@ -87,8 +87,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         an input, so that memory and time grow with `max_duration`. The input of a longer segment is that of its first
         `max_duration` tokens.
     pooling : "mean", "max", "ends" or callable, default="mean"
-        How the input of a segment is computed from the inputs of its tokens, all side by side if there are several
-        `inputs`. "mean" is their mean, "max" is the largest
+        How the input of a segment is computed from the inputs of its tokens. If there are several `inputs`, their
+        columns are first put side by side. "mean" is the mean of each column over the tokens, "max" is the largest
         value of each column, and "ends" joins the inputs of the first and of the last token. A function is called as
         f(x, start, end), where x is a sequence of X. `start` is the index of the first token, and `end` is the index of
         the token after the last one. The function returns a feature dict, a list of feature names, or a vector. Other

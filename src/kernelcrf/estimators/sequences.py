@@ -83,7 +83,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         raise NotImplementedError
 
     def predict(self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None) -> list[Array]:
-        """Return the predicted labels, one array per sequence; the parameter `decoding` says by which rule.
+        """Return the predicted labels, one array per sequence; the parameter `decoding` sets the rule.
 
         base_scores : scores of the same kind as those passed to `fit`, if any.
         """
@@ -220,6 +220,8 @@ class SequenceEstimator(KernelEstimator[Sequential]):
 
     def _least_counts_of(self, of_inputs: Collection[str]) -> dict[str, float]:
         """Return a dict from names of terms to numbers: how often a pair must occur in the data to have a weight.
+
+        A pair is a feature and a label, or two labels. Terms in which all pairs have a weight are not in the dict.
 
         of_inputs : the names of the terms that read inputs.
         """

@@ -41,7 +41,7 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
 
     dtype : the type in which weights are stored; None means float64.
 
-    If the user derived the class of the estimator, the file names the class of this library from which it is derived.
+    If a user derived the estimator's class from a class of this library, the file names the class of this library.
     The parameters `engine`, `checkpoint`, `prior` and `n_jobs` are left out. If the parameter `kernel` is not a string,
     None is stored, because the fitted model contains the kernel.
     """

@@ -203,7 +203,7 @@ class Checkpoint:
                 raise ModelFileError(str(error).replace(copy, os.fspath(self.path))) from None
 
     def _remote(self) -> tuple[Any, str] | None:
-        """Return the fsspec file system of a URL and the path in this file system, or None for a local path."""
+        """Return the fsspec file system of the URL `path`, and the path there; return None if `path` is local."""
         path = os.fspath(self.path)
         if "://" not in path:
             return None

@@ -42,12 +42,12 @@ Groups: TypeAlias = Sequence[Collection[str]]
 class WholeGap:
     """The gap between the objective and a lower bound on its minimum over all functions of the kernels.
 
-    Terms with the same features form a group. Dicts have one entry per group; the key is the name of the first term.
+    Terms with the same features form a group, which has the name of its first term.
 
     value : the gap. If the objective is not convex, this is no bound, but a measure of the distance from a stationary
         point.
-    shares : the part of the gap that is due to functions outside the span of the landmarks.
-    scores : one number per distinct input: how much the input would help as a landmark.
+    shares : a dict from names of groups to parts of the gap: what functions outside the span of the landmarks add.
+    scores : a dict from names of groups to arrays: for each distinct input, how much it would help as a landmark.
     """
 
     value: float
@@ -121,7 +121,7 @@ class Corpus(ABC):
         raise NotImplementedError
 
     def observed(self, term: Term, least: float) -> Pairs | None:
-        """Return the pairs of a feature and a label of a term that occur in the data at least `least` times.
+        """Return the pairs (feature, label) of a term that occur in the data at least `least` times.
 
         Return None if every pair must have a weight, because features are dense or labels are not compared by "delta".
         """
@@ -349,6 +349,7 @@ def out_of_span(kernel: InputKernel, basis: Basis, square: float, absolute: Floa
     """Return |square|; raise if `square` is so negative that the kernel cannot be positive semi-definite.
 
     square : the squared norm <R, (K - F F') R>, where R has `n_rows` rows; the head of this module defines K, F and R.
+        Rounding errors can make it slightly negative.
     absolute : the sum of |R| over the rows, one number per column.
     """
     # A slightly negative square means that F F' exceeds K along R by rounding: P may then be too low by as much.

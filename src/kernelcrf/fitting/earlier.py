@@ -40,11 +40,11 @@ class Earlier:
 
     layout, theta : its terms, and all its weights as one vector.
     posterior : the posterior of its weights, or None if it is not known.
-    maps : its feature maps; the keys are names of terms.
-    kernels : its kernels; the keys are the names of the parameters that set them.
+    maps : a dict from names of terms to its feature maps.
+    kernels : a dict from names of parameters to the kernels that they set.
     labels : for each label of the earlier model, its index among the labels of the new fit.
     n_labels : the number of labels of the new fit.
-    n_columns : the numbers of columns of the inputs of the new fit; the keys are names of inputs.
+    n_columns : a dict from names of inputs of the new fit to their numbers of columns.
     """
 
     layout: Layout
@@ -59,7 +59,7 @@ class Earlier:
     def with_variances(self, terms: Sequence[Term], names: Collection[str]) -> list[Term]:
         """Return the terms of a new fit; the terms in `names` get the prior variances of the earlier model.
 
-        Terms that the earlier model does not have get the variance of its first term.
+        If the earlier model lacks a term in `names`, this term gets the variance of the earlier model's first term.
         """
         known = {term.name: term.C for term in self.layout.terms}
         first = self.layout.terms[0].C
@@ -110,7 +110,7 @@ class Earlier:
         return extended
 
     def _places(self, old: Term, new: Term) -> Ints:
-        """Return the index of each weight of a term of the earlier model in the matrix of the new term's weights."""
+        """Return, for each weight of the term `old`, its index in the flattened matrix of weights of the term `new`."""
         places = np.arange(old.size) if old.pairs is None else old.pairs.places
         before, after = old.k_y, new.k_y
         if np.array_equal(self.labels, np.arange(self.n_labels)):
@@ -148,9 +148,9 @@ class Earlier:
 def information(layout: Layout, posterior: Posterior | None) -> Floats | None:
     """Return the information of the data on each weight: its posterior precision minus 1 / C, and at least 0.
 
-    The posterior precision is meant given all other weights, so it is the entry of the Hessian on its diagonal. If the
-    posterior consists of draws, the precision is the inverse of the variance of the draws. Return None if there is no
-    posterior.
+    The posterior precision of a weight is its precision given all other weights: an entry of the diagonal of the
+    Hessian. If the posterior consists of draws, the precision is the inverse of the variance of the draws. Return None
+    if there is no posterior.
     """
     if posterior is None:
         return None

@@ -8,9 +8,10 @@ evidence is stationary if
 The derivative in delta is taken along dtheta_hat / dlog C = H^-1 theta_hat / C. MacKay omits delta, because it is 0 for
 a quadratic loss. For the loss of a CRF, the curvature decreases as the weights grow, so that C would be too small
 without delta. The fixed point is found by the secant method on log C; each fit starts from the weights of the previous
-fit. The terms of the score may be in groups, each with its own C. Then theta_hat and size are the weights of a group
-and their number, the trace in gamma is over these weights, and the secant method is used for each C on its own. If
-determinants are estimated, each step is expensive, and the search starts at the C that the module `held_out` chooses.
+fit. The terms of the score may be in groups, each with its own C. For each group, theta_hat then has the weights of
+this group only, size is their number, and the trace in gamma is over them. The secant method treats each C separately.
+If determinants are estimated, each step is expensive, and the search starts at the C that the module `held_out`
+chooses.
 
 The hyperparameters of the kernel are found by SciPy's L-BFGS-B, which maximises the evidence over their logarithms
 within their bounds; gradients are finite differences. If C is chosen as well, log C is one more variable, which starts
@@ -150,10 +151,11 @@ def _ends(objective: Objective, theta: Floats, path: Floats) -> list[Evaluation]
 
 
 def _secant(x: Floats, moves: Floats, before: tuple[Floats, Floats] | None) -> Floats:
-    """Return the next steps of the secant method from x; it searches for the x at which all `moves` are zero.
+    """Return the next step of the secant method for each entry of x; the search ends where `moves` is zero.
 
-    before : a pair of the previous x and the previous `moves`, or None in the first step. The first steps equal
-        `moves`.
+    moves : for each entry of x, the step of the fixed-point iteration at x.
+    before : a pair of the previous x and the previous `moves`. In the first iteration, `before` is None, and the result
+        is `moves`.
     """
     steps = moves.copy()
     if before is not None:

@@ -47,8 +47,8 @@ class Settings:
         gap is at most `tol`.
     rule : the rule that chooses the landmarks.
     of_inputs : for inputs that have a name, a dict from the name to the number of landmarks and the rule.
-    tol : relative certified gap to reach, among functions in the span of the landmarks. For n_components="auto", it is
-        the gap among all functions of the kernels.
+    tol : relative certified gap to reach. It is the gap to the optimum in the span of the landmarks or, for
+        n_components="auto", to the optimum among all functions of the kernels.
     certify_full : whether to compute gap_full, which needs the whole kernel matrix. n_components="auto" always
         computes it.
     random_state : seed of the choice of landmarks, and of the first weights if labels are missing.
@@ -127,12 +127,12 @@ class Fit:
 
     @property
     def weights(self) -> dict[str, Floats]:
-        """Return the weights of each term as an array with one row per feature; the keys are names of terms."""
+        """Return a dict from names of terms to their weights, as arrays with one row per feature."""
         return self.layout.split(self.theta)
 
     @property
     def maps(self) -> dict[str, FeatureMap]:
-        """Return the feature maps of the terms that have inputs; the keys are names of terms."""
+        """Return a dict from names of terms to their feature maps, for terms that have inputs."""
         return {name: of_term.map for name, of_term in self.features.items()}
 
     @property

@@ -87,7 +87,7 @@ class LabelledGraphs(LocalCorpus):
         return [(replace(self, weights=weights * ~mask), replace(self, weights=weights * mask)) for mask in masks]
 
     def entries(self, templates: Collection[str]) -> int:
-        """Return the cost of exact inference with the given kinds of cliques: the total size of the clique tree."""
+        """Return the cost of exact inference with the given kinds of cliques: the number of table entries."""
         scopes = (scope for name in templates for scope in np.asarray(self.cliques[name]).tolist())
         return clique_tree(len(self.cards), scopes).entries(np.asarray(self.cards).tolist())
 

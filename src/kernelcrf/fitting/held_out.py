@@ -21,24 +21,24 @@ four times this gamma. A chain has constant scores of labels only beside the lin
 the search for C starts at 1. For the other kernels, it starts at the best C of rbf, and stops there if the kernel is
 clearly worse than rbf. Let l_b be the part of l that is due to block b of the held-out samples. The standard error of
 the difference between two models with B blocks is the standard deviation of the B differences of l_b, times the square
-root of B. The chosen kernel is the simplest one whose l is at most one standard error below the largest l. Up to
-one standard error, it must also predict as many labels rightly as the kernel with the largest l. Where labels
-last long, l depends mostly on the few tokens at which they change, so that the number of right labels can show a
-difference that l does not. (Models of segments are compared by l alone.) If there are fewer than 20 samples, C is
-chosen in this way too: the smallest C whose l is at most one standard error below that of the best C.
+root of B. The chosen kernel is the simplest one whose l is at most one standard error below the largest l. In
+the number of rightly predicted labels, it must also be at most one standard error below the kernel with the largest l.
+Where labels last long, l depends mostly on the few tokens at which they change, so that the number of right labels can
+show a difference that l does not. (Models of segments are compared by l alone.) If there are fewer than 20 samples, C
+is chosen in this way too: the smallest C whose l is at most one standard error below that of the best C.
 
-If a metric of labels is given, such as the F1 score of spans, it takes the place of l. It compares the likeliest labels
-of all held-out samples with the true ones, all values of C from 0.01 to 1,000 are tried, and the first of the best
-models is chosen.
+If a metric of labels is given, such as the F1 score of spans, it takes the place of l. The metric compares the
+likeliest labels of all held-out samples with the true ones. All powers of 10 from 0.01 to 1,000 are then tried as C,
+and the first of the best models is chosen.
 
 The samples are sequences, graphs or rows. Long sequences are cut into pieces, and about 20,000 tokens are drawn, or
 8,000 if kernels are compared. All pieces of a sequence are held out together, and so are all sequences of a group that
 the user defines. If there are fewer than five sequences without groups, a fifth of each sequence is held out at a time.
 It consists of neighbouring tokens, because a token between training tokens would be too easy to predict. If there are
-fewer than 50 samples or groups, each of them is held out once, in five folds with about 4,000 tokens; l then has the
-sum over all folds. If there are too few samples for folds, C is 1, and the kernel is rbf. A sample is enough, because C
-describes the size of the weights, so that the best C depends little on the amount of data. The same samples are drawn
-every time, so that a fit can be repeated and resumed.
+fewer than 50 samples or groups, each of them is held out once, in five folds with about 4,000 tokens; l is then a sum
+over all folds. If there are too few samples for folds, C is 1, and the kernel is rbf. Drawing only some of the data is
+enough, because C describes the size of the weights, so that the best C depends little on the amount of data. The same
+samples are drawn every time, so that a fit can be repeated and resumed.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ class KernelChoice:
     linear_only: Collection[str] = ()
 
     def problem(self, problem: Problem, kernel: InputKernel) -> Problem:
-        """Return the problem with one of the kernels."""
+        """Return the problem with the given kernel; drop the terms `linear_only` if the kernel is not linear."""
         changed = problem.changed(self.terms, kernel=kernel)
         return changed if kernel.is_linear else changed.without(self.linear_only)
 
     @property
     def usual(self) -> InputKernel:
-        """Return the kernel that is used if there are too few samples to compare."""
+        """Return the usual kernel, which is chosen if there are too few samples to compare kernels."""
         return self.kernels[1]
 
 
@@ -242,14 +242,14 @@ class _Candidate:
             self.best = max(((power,) * n_groups for power in SCORED_POWERS), key=self.value)
 
     def follow(self, other: _Candidate) -> None:
-        """Search for the best C, first at the best C of another candidate; stop if this one is clearly worse there."""
+        """Search for the best C, from the best C of `other`; stop there if this candidate is clearly worse."""
         self.best = other.best
         self.value(self.best)
         if self._metric is None and self.is_as_good_as(other):
             self.best = _climb(self.value, self.best, range(len(self.best)))
 
     def value(self, powers: Powers) -> float:
-        """Return the log-likelihood of all held-out samples at the best temperature, or the metric."""
+        """Return the held-out log-likelihood at the best temperature, or the metric, for C = 10**powers."""
         if powers not in self._answers:
             Cs = [10.0**power for power in powers]
             folds = [fold.evaluate(self._groups, Cs, self._settings, decode=self._decode) for fold in self._folds]
@@ -268,7 +268,11 @@ class _Candidate:
         return all(difference.sum() <= _standard_error(difference) for difference in differences)
 
     def error(self, powers: Powers, other: _Candidate, of_other: Powers) -> float:
-        """Return the standard error of the difference between the log-likelihoods of two models."""
+        """Return the standard error of the difference between the log-likelihoods of two models.
+
+        powers : the exponents of C of this candidate's model.
+        other, of_other : the candidate that has the second model, and the exponents of C of this model.
+        """
         return _standard_error(self._answers[powers].likelihoods - other._answers[of_other].likelihoods)
 
     def smallest(self) -> Powers:
@@ -294,7 +298,7 @@ class _Candidate:
             yield Trial(name, gamma, Cs, value, error, accuracy, powers == chosen)
 
     def label_counts(self, powers: Powers) -> tuple[Ints, Ints]:
-        """Return how many held-out tokens have each label, and how many are predicted to have it."""
+        """Return two counts of each label in held-out data, for C = 10**powers: true labels and predicted labels."""
         answers, n_labels = self._answers[powers], self._folds[0].training.terms[0].k_y.L
         true, predicted = (np.concatenate(labels) for labels in (answers.true, answers.predicted))
         return np.bincount(true, minlength=n_labels), np.bincount(predicted, minlength=n_labels)

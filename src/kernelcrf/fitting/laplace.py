@@ -221,7 +221,7 @@ def preconditioned(objective: Objective, known: Preconditioning | None) -> Preco
 def drop_unseen(objective: Objective) -> tuple[Objective, Places] | None:
     """Return a pair: an objective without the features that never occur, and the indices of the remaining weights.
 
-    Only sparse features are dropped, which does not change the evidence. Return None if all features occur.
+    Return None if all features occur. Only sparse features are dropped. Dropping them does not change the evidence.
     """
     layout, partitions = objective.layout, list(objective.partitions)
     terms, kept, fewer = [], [], False

@@ -41,7 +41,7 @@ CLOSE, FEW = 1e-6, 16
 class LeftOut:
     """A sequence that is left out of an objective.
 
-    part, row : the index of its partition, and its index in this partition.
+    part, row : the index of the partition that has the sequence, and the index of the sequence in this partition.
     weight : omega, the weight of the sequence.
     width : D, as defined in the module docstring.
     """
@@ -82,7 +82,10 @@ class LeftOut:
         return float(2 * error / size) if size > 0 else np.inf
 
     def bound(self, theta: Floats, gradient: Floats, rounding: float, tol: float) -> tuple[float, float, float]:
-        """Return log p(y|x) of the sequence at theta, a bound on its error, and the radius at which the bound is `tol`.
+        """Return log p(y|x) of the sequence at theta, a bound on the error of this number, and a radius.
+
+        The error is the difference to log p(y|x) at the minimum of the objective of all other sequences. The radius
+        is the distance from this minimum at which the bound equals `tol`.
 
         gradient : the gradient at theta of the objective of all other sequences.
         rounding : a bound on the rounding error of the dual norm of this gradient.

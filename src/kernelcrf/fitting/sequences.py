@@ -170,9 +170,10 @@ class LabelledSequences(LocalCorpus):
         return observed_pairs(self.frequencies(term), least) if can_omit_pairs(term, sparse) else None
 
     def frequencies(self, term: Term) -> Array:
-        """Return how often each feature of a term occurs, or may occur, with each label: one row per feature.
+        """Return how often each feature of a term occurs with each label, in an array with one row per feature.
 
-        If the term scores transitions, the single row has one number for each pair of labels.
+        A token without a known label counts for every label that it may have. If the term scores transitions, the array
+        has a single row, with one number for each pair of labels.
         """
         allowed = np.eye(self.n_labels, dtype=bool)[self.labels] if self.allowed is None else self.allowed
         if not term.kind.is_step:
@@ -188,7 +189,7 @@ class LabelledSequences(LocalCorpus):
         )
 
     def places(self, nodes: Places) -> Places:
-        """Return the number of the sequence of each token in `nodes`, and the position of the token in it."""
+        """Return the number of the sequence of each token in `nodes`, and the position of the token in the sequence."""
         sequences = np.searchsorted(self.chains.offsets, nodes, side="right") - 1
         numbers = sequences if self.chains.numbers is None else self.chains.numbers[sequences]
         places = np.column_stack((numbers, nodes - self.chains.offsets[sequences]))
@@ -219,11 +220,13 @@ class LabelledSequences(LocalCorpus):
 def divide(
     pieces: LabelledSequences, keys: Array, fifths: Ints, n_tokens: int, n_few: int
 ) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
-    """Return folds as `LabelledSequences.hold_out` does, from the pieces with the smallest keys.
+    """Divide pieces of sequences into folds for `LabelledSequences.hold_out`, and return the folds.
 
-    All folds together have about `n_tokens` tokens. If there are few groups, they have about `n_few` tokens: one piece
-    of each group is taken, then a second piece of each, and so on, so that a long sequence does not displace the
-    others.
+    All folds together have about `n_tokens` tokens, from the pieces with the smallest keys. If there are few groups,
+    the folds have about `n_few` tokens: one piece of each group is taken, then a second piece of each, and so on, so
+    that a long sequence does not displace the others.
+
+    pieces, keys, fifths : the pieces, their keys and their fifths, as `LabelledSequences.draw` returns them.
     """
     is_cut = pieces.groups is None and pieces.n_groups < HELD_OUT
     if is_cut:

@@ -40,7 +40,10 @@ def told(value: Any) -> str:
 
 
 def _plain_value(value: Any) -> Any:
-    """Return a value that JSON can store in place of another one; objects of unknown classes equal only themselves."""
+    """Return a value that JSON can store in place of `value`, so that two settings can be compared.
+
+    An object of an unknown class becomes a string with the id of the object, so that it equals no other object.
+    """
     if isinstance(value, np.floating):
         return float(value)
     if isinstance(value, np.ndarray | np.generic):

@@ -7,7 +7,8 @@ objective P with the present templates, an absent template c has weights 0 and a
 
     gap + sum over absent templates c of |g_c|^2 / (2 lam_c),
 
-where gap is the gap of these weights and 1 / lam_c the prior variance. The result of the search has this bound.
+where gap is the gap of the weights of the present templates, and 1 / lam_c the prior variance of template c. The
+result of the search has this bound.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Candidate:
     """An absent template, and how much the objective would decrease if the template were added.
 
     bound : the largest possible decrease; infinite if labels are missing, because the objective is not convex then.
-    expected_gain : an estimate of the decrease from gradient and approximate curvature, as in Rao's score test.
+    expected_gain : an estimate of the decrease, as in Rao's score test; it uses the gradient and an approximation of
+        the curvature.
     """
 
     template: str
@@ -46,9 +48,8 @@ class Candidate:
 class Round:
     """One round of a search: the objective, its gap, and the templates that were added afterwards.
 
-    gap : the objective minus the lower bound of its last point; if labels are missing, the measure that `Objective.gap`
-        returns.
-
+    gap : the objective at the last point of the fit, minus the lower bound that this point gives; if labels are
+        missing, the measure that `Objective.gap` returns.
     left_out : a bound on how much the absent templates could lower the objective. The minimum with all templates is at
         least objective - gap - left_out.
     joined : the templates that were added after this round.
@@ -74,7 +75,7 @@ class Search:
 
     @property
     def left_out(self) -> float:
-        """Return a bound on how much absent templates could lower the objective, without the gap of the last round."""
+        """Return the sum of the bounds of the absent templates; the gap of the last round is not part of this sum."""
         return sum(candidate.bound for candidate in self.absent)
 
 

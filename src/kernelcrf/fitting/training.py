@@ -112,7 +112,7 @@ def _with_choices(problem: Problem, fitted: Fit, plan: Plan) -> Problem:
 def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> tuple[Fit, Laplace | None]:
     """Refit with the C and the kernel that maximise the evidence; warn if the search does not converge.
 
-    Return a pair: the new fit, and its Laplace approximation, or None if the search has not computed it.
+    Return a pair: the new fit and its Laplace approximation. The approximation is None if it is not known yet.
     """
     present = {term.name for term in fitted.layout.terms}
     groups = [present & set(group) for group in plan.by_evidence if present & set(group)]

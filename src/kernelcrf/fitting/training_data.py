@@ -65,8 +65,8 @@ def read_training_data(
 ) -> TrainingData:
     """Read the sequences X and their labels y, and leave out sequences of weight 0.
 
-    inputs : for the name of each input, the entry and the columns that it reads, as for `InputsReader.fit`; None if
-        there is one input without a name.
+    inputs : a dict from the name of each input to a pair (entry, columns): what the input reads, as in
+        `InputsReader.fit`. None if there is one input without a name.
     earlier : for a warm start, the readers of inputs and of labels that an earlier fit has used, otherwise None. New
         feature names are added to the reader of inputs.
     read_tokens : a function that returns the labels of all tokens in y.
