@@ -107,9 +107,9 @@ class Objective:
     layout : the terms of the model, and the positions of their weights in theta.
     partitions : the parts of the training data.
     engine : computes sums over the partitions in parallel.
-    spectra : the eigenvalues and eigenvectors of F' diag(omega) F that preconditioners have computed. The keys identify
-        the features F of all partitions. The values depend on the data alone, so that objectives with other layouts
-        share them.
+    spectra : a dict of the eigenvalues and eigenvectors of F' diag(omega) F that preconditioners have computed. Its
+        keys identify the features F of all partitions. Its values depend on the data alone, so that objectives with
+        other layouts share them.
     """
 
     layout: Layout
@@ -154,8 +154,8 @@ class Objective:
     def _lower_bound(self, theta: Floats, value: float, gradient: Floats, bound: LinearBound | None) -> float:
         """Return a lower bound on the minimum of the objective, or -inf if the objective is not convex.
 
-        The result is computed from `bound`, a linear lower bound on the loss. If `bound` is None, it is computed from
-        the value and the gradient of the objective (Lemma 9 of the paper).
+        The result is computed from `bound`, a linear lower bound on the loss. Without `bound`, the result is computed
+        from the value and the gradient of the objective (Lemma 9 of the paper).
         """
         if not self.is_convex:
             return -np.inf

@@ -159,7 +159,7 @@ class Penalty(ABC):
         return None
 
     def find_precision(self, term: Block) -> Floats | None:
-        """Return the prior precision of each weight given all others, or None if all are 1 / C."""
+        """Return the prior precision of each weight if all others are fixed; None if all precisions are 1 / C."""
         return None
 
     def select(self, rows: Ints, rank: int) -> Penalty:
@@ -173,7 +173,7 @@ class Penalty(ABC):
     def required(self) -> Ints | None:
         """Return the weights that a term must have, as indices into the matrix of all weights.
 
-        Return None if the term may lack any weight.
+        Return None if no weight is required.
         """
         return None
 
@@ -350,7 +350,10 @@ class EarlierGaussian(Penalty):
     is_smooth: ClassVar[bool] = True
 
     def select(self, rows: Ints, rank: int) -> EarlierGaussian:
-        """Return the prior of a term with fewer features, without the matrix `joint`."""
+        """Return the prior of a term that keeps only the features `rows`; the matrix `joint` is left out.
+
+        rank : the number of weights per feature.
+        """
         features, column = np.divmod(self.places, rank)
         kept = np.isin(features, rows)
         places = np.searchsorted(rows, features[kept]) * rank + column[kept]
@@ -366,7 +369,7 @@ class EarlierGaussian(Penalty):
         return [array for array in given if array is not None]
 
     def indices(self, term: Block) -> Ints:
-        """Return the indices of the weights of the earlier model, among all weights of the term."""
+        """Return, for each weight of the earlier model, its index among the weights of the term."""
         places = self.places
         if term.pairs is not None:
             places = np.searchsorted(term.pairs.places, places)
@@ -423,12 +426,12 @@ class EarlierGaussian(Penalty):
 
 @dataclass(frozen=True, eq=False)
 class JointGaussian:
-    """The matrix 1/C + B B' of prior precisions, for some weights of all terms together.
+    """The matrix of prior precisions of all weights theta: 1/C on the diagonal, plus B B' for some of the weights.
 
     The matrix B B' comes from earlier data. It can be so large that 1/C would be lost to rounding in the sum. The sum
     is therefore never computed.
 
-    indices : the indices of these weights in theta.
+    indices : the indices in theta of the weights for which B B' is added.
     root : the matrix B, one row per weight.
     variances : the prior variance C of each weight of theta, without the matrix B B'.
     """
@@ -439,7 +442,7 @@ class JointGaussian:
 
     @cached_property
     def factor(self) -> Floats:
-        """Return the lower Cholesky factor of the precisions of the weights `indices`."""
+        """Return the lower Cholesky factor of the matrix of prior precisions, only for the weights `indices`."""
         C = self.variances[self.indices]
         R = np.linalg.qr(np.vstack([self.root.T, np.diag(1.0 / np.sqrt(C))]), mode="r")
         return np.asarray((R * np.sign(np.diagonal(R))[:, None]).T)
@@ -476,7 +479,7 @@ PENALTIES: dict[str, type[Penalty]] = {penalty.name: penalty for penalty in (Gau
 
 
 def penalty_from_config(config: Mapping[str, Any]) -> Penalty:
-    """Return the penalty of a term of a model file."""
+    """Return the penalty whose method `to_config` returned `config["penalty"]`."""
     values = dict(config["penalty"])
     name = values.pop("name")
     if name not in PENALTIES:

@@ -23,7 +23,10 @@ from kernelcrf.kernels.inputs import InputKernel
 
 
 class Rows(ABC):
-    """The distinct inputs x, their features F_x for the landmarks so far, and their residuals `k(x, x) - |F_x|^2`."""
+    """The distinct inputs x, their features F_x, and their residuals `k(x, x) - |F_x|^2`.
+
+    The features are those for the landmarks that have been chosen so far.
+    """
 
     @property
     @abstractmethod
@@ -45,10 +48,11 @@ class Rows(ABC):
 
     @abstractmethod
     def draw(self, shares: Floats) -> Places:
-        """Return one index of an input for each number in `shares`; the numbers are at least 0 and below 1.
+        """Draw one input for each share in `shares`, and return the indices of the drawn inputs.
 
-        If these numbers are random and uniform, each input is drawn with a probability proportional to its residual:
-        the result is the first input at which the cumulative sum of residuals exceeds share * (sum of all residuals).
+        A share is at least 0 and below 1. Its input is the first one at which the cumulative sum of residuals exceeds
+        share * (sum of all residuals). With uniform random shares, the probability of an input is therefore
+        proportional to its residual.
         """
 
     @abstractmethod
@@ -68,21 +72,23 @@ class Rows(ABC):
 
     @abstractmethod
     def extend(self, panels: Panels) -> Floats:
-        """Compute one new feature of each input per new landmark, and subtract the squared features from the residuals.
+        """Compute the features for the new landmarks of `panels`, and subtract their squares from the residuals.
 
-        Return, for each new feature, the sum of its squares over all inputs.
+        Each input has one new feature per new landmark. Return, for each new feature, the sum of its squares over all
+        inputs.
         """
 
     @abstractmethod
     def refine(self, panels: Panels, kept: int) -> None:
-        """Recompute all features except the first `kept` for the chosen landmarks, and recompute the residuals."""
+        """Recompute the features and the residuals of all inputs, but do not change the first `kept` features."""
 
     @abstractmethod
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        """Return a pair: the smallest residual for the first n features, and the number of accurate features.
+        """Return a pair: the smallest residual for the first n features, and how many of these features are accurate.
 
-        The residual of an input x is k(x, x) - |F_x|^2. It is negative only because of rounding errors. The first j
-        features count as accurate if no residual for them is below -excess, or if j is at most `kept`.
+        The residual of an input x for j features is k(x, x) - |F_x|^2, where F_x are the first j features of x.
+        Rounding errors can make it negative. The first j features are accurate if no input has a residual below
+        -excess for j features, or if j is at most `kept`.
         """
 
     @abstractmethod
@@ -91,7 +97,7 @@ class Rows(ABC):
 
 
 class BasisBuilder(Rows):
-    """A basis for distinct inputs, to which landmarks are added.
+    """A basis to which landmarks are added, and the distinct inputs that it represents.
 
     kernel : the kernel of the inputs.
     engine : the object that runs functions in the threads of this process; rules may use it.
@@ -138,7 +144,7 @@ class BasisBuilder(Rows):
 
     @property
     def landmarks(self) -> Inputs:
-        """Return the landmarks so far, one per row."""
+        """Return the landmarks that have been added so far, one per row."""
         return stack(self._landmarks) if self._landmarks else self.inputs(np.empty(0, np.intp))
 
     @property
@@ -154,7 +160,7 @@ class BasisBuilder(Rows):
         return np.flatnonzero(free)
 
     def basis_for(self, indices: Places) -> Basis:
-        """Return the landmarks so far as a basis for the inputs with the given indices."""
+        """Return the current landmarks as a basis, with the features of the inputs with the given indices."""
         R = self._R[: self.n, : self.n]
         return Basis(self.landmarks, R, self.features(indices, self.n), self.residuals(indices), None, self.trace)
 
@@ -207,7 +213,10 @@ class BasisBuilder(Rows):
         return F
 
     def _drop_unsound(self) -> None:
-        """Drop the last landmarks if they make residuals negative; raise if the kernel itself makes them negative."""
+        """Drop the last landmarks if rounding errors make residuals negative.
+
+        Raise if the residuals show that the kernel is not positive semi-definite.
+        """
         least, sound = self.sound_columns(self.n, self._kept, EXCESS[self.dtype] * self.largest_diagonal)
         if not self.kernel.is_definite:
             self._check_definite(np.array([least]))
@@ -264,5 +273,5 @@ class Rule(Protocol):
     """An object that chooses landmarks; pass it to an estimator in `n_components=Landmarks(n, rule)`."""
 
     def grow(self, builder: BasisBuilder, rng: np.random.Generator) -> Iterator[int]:
-        """Append landmarks by `builder` in batches, and yield the number of new landmarks after each batch."""
+        """Append landmarks to `builder` in batches, and yield the number of new landmarks after each batch."""
         ...

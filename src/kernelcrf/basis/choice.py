@@ -85,7 +85,7 @@ def choose_basis(
 
 
 def capacity_for(n_components: int | None, U: int, rule: Rule, start: Basis | None) -> int:
-    """Return the largest allowed number of landmarks for U inputs; raise if `n_components` does not suit the rule."""
+    """Return the largest allowed number of landmarks for U inputs; raise if the rule does not accept `n_components`."""
     if n_components is None:
         if not isinstance(rule, AllInputs):
             raise ValueError(

@@ -10,7 +10,7 @@ F. New landmarks A add columns to F, and do not change its old columns:
     F <- [F, F_new],  F_new = (K_xA - F F_A') L^-T
     d <- d - rowsum(F_new^2)
 
-LAPACK's pivoted Cholesky factorisation computes L. It drops a landmark if its residual is below `FLOOR` times the
+LAPACK's pivoted Cholesky factorisation computes L. A landmark is dropped if its residual is below `FLOOR` times the
 largest `k(x, x)`, because the landmark then depends linearly on others, up to rounding. No jitter is added to the
 diagonal, so that `F_B = R` and `F_B F' = K_Bx` hold. A kernel that the user defined may fail to be positive
 semi-definite. If its residuals are negative by more than rounding errors, an error is raised.
@@ -55,7 +55,7 @@ class Basis:
     """The chosen landmarks B, and the features F of the inputs from which they were chosen.
 
     landmarks : the landmarks, one per row.
-    R : the lower triangular factor of their kernel matrix, K_BB = R R'.
+    R : the lower triangular Cholesky factor of the kernel matrix of the landmarks, K_BB = R R'.
     F : the features, with one row per input and one column per landmark.
     residual : for each input x, k(x, x) - |F_x|^2.
     indices : for each landmark, its row among the inputs; None if some landmark is not an input.
@@ -105,7 +105,7 @@ def pivoted_cholesky(H: Array, least: float) -> tuple[Array, Places]:
 
 
 def not_a_kernel(kernel: InputKernel, proof: str) -> ValueError:
-    """Return the error for a kernel that is not positive semi-definite; the message shows `proof`, the evidence."""
+    """Return the error to raise if a kernel is not positive semi-definite; `proof` is the reason in the message."""
     return ValueError(
         f"{kernel.described} is not positive semi-definite: {proof}. Expected a kernel whose Gram matrices have "
         "no negative eigenvalues; to make one from a Euclidean distance, use exp(-gamma * distance**2)"
@@ -128,7 +128,7 @@ def check_diagonal(kernel: InputKernel, diagonal: Floats) -> None:
 
 
 def check_symmetric(kernel: InputKernel, K: Array, tolerance: float) -> None:
-    """Raise if the Gram matrix K is not symmetric; `tolerance` is relative to its largest entry."""
+    """Raise if the Gram matrix K is not symmetric; `tolerance` is relative to the largest entry of K."""
     gap = float(np.abs(K - K.T).max(initial=0.0))
     if gap > tolerance * float(np.abs(K).max(initial=0.0)):
         raise not_a_kernel(kernel, f"k(x, y) and k(y, x) differ by {gap:.3g}")
@@ -138,7 +138,8 @@ def left_over(H: Array, L: Array, order: Places) -> Array:
     """Return -|E| entry by entry, where E is the Schur complement of the rows and columns `order` in H.
 
     L is the Cholesky factor of these rows and columns. E has the other rows and columns of H. If H is positive
-    semi-definite, and L and `order` come from `pivoted_cholesky`, E is zero up to rounding.
+    semi-definite, and L and `order` come from `pivoted_cholesky`, E is zero up to rounding. The minus sign makes any
+    other entry count as a negative residual, which no positive semi-definite matrix has.
     """
     others = np.setdiff1d(np.arange(len(H)), order)
     if not len(others) or not len(order):

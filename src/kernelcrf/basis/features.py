@@ -38,11 +38,11 @@ class PrimalMap:
         return check_columns(X, self.n)
 
     def with_columns(self, n_columns: int) -> PrimalMap:
-        """Return the map for inputs with `n_columns` columns; the last ones are new."""
+        """Return the map for inputs that have new columns at the end, so that there are `n_columns` columns."""
         return PrimalMap(n_columns)
 
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
-        """Return a dict for JSON, and an empty dict because there are no arrays; `from_arrays` reads both."""
+        """Return a pair for `from_arrays`: a dict for JSON, and an empty dict, because the map has no arrays."""
         return {"map": "primal", "n": self.n}, {}
 
 
@@ -64,7 +64,10 @@ class WhitenedMap:
         return len(self.R)
 
     def with_columns(self, n_columns: int) -> WhitenedMap:
-        """Return the map for inputs with `n_columns` columns; the last ones are new, and the landmarks are 0 there."""
+        """Return the map for inputs that have new columns at the end, so that there are `n_columns` columns.
+
+        The landmarks are 0 in the new columns.
+        """
         if not is_sparse(self.landmarks) or self.landmarks.shape[1] == n_columns:
             return self
         parts = self.landmarks.data, self.landmarks.indices, self.landmarks.indptr
@@ -85,7 +88,7 @@ class WhitenedMap:
         return F
 
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
-        """Return a dict for JSON and a dict of named arrays; `from_arrays` makes the map again from both."""
+        """Return a pair, from which `from_arrays` makes the map again: a dict for JSON, and a dict of named arrays."""
         config = {"map": "whitened", "kernel": self.kernel.to_config(), "sparse": is_sparse(self.landmarks)}
         if not is_sparse(self.landmarks):
             return config, {"landmarks": self.landmarks, "R": self.R}
@@ -98,7 +101,7 @@ FeatureMap: TypeAlias = PrimalMap | WhitenedMap
 
 
 def from_arrays(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> FeatureMap:
-    """Return the feature map that the method `to_arrays` of a feature map has converted to these two dicts."""
+    """Return the feature map whose method `to_arrays` returned these two dicts."""
     if config["map"] == "primal":
         return PrimalMap(config["n"])
     if config["map"] != "whitened" or type(config["sparse"]) is not bool:
@@ -139,7 +142,7 @@ def make_features(
     engine: LocalEngine = LocalEngine(),  # noqa: B008  -- a frozen value
     start: Basis | None = None,
 ) -> Features:
-    """Choose landmarks and return the features of the distinct inputs X; for the linear kernel, these are X itself.
+    """Choose landmarks, and compute the features of the distinct inputs X (for the linear kernel, X itself).
 
     The arguments after X have the same meaning as in `choose_basis`. To add landmarks to earlier features, pass
     `start=features.basis`.

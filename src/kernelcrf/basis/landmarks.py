@@ -1,4 +1,4 @@
-"""Landmarks: how many landmarks a kernel has, and the rule that chooses them."""
+"""Define `Landmarks`, which says how many landmarks a kernel has and which rule chooses them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ NUMBER = either(whole(least=1), nothing, one_of(AUTO), advice="None uses every d
 
 @dataclass(frozen=True)
 class Landmarks:
-    """Choose landmarks by a rule; a number n as `n_components` means Landmarks(n).
+    """The number of landmarks and the rule that chooses them, for the parameter `n_components` of an estimator.
+
+    A number n as `n_components` means Landmarks(n).
 
     Parameters
     ----------
@@ -58,12 +60,12 @@ def number_and_rule(n_components: NumberOrLandmarks) -> tuple[int | str | None, 
 
 
 def landmarks_to_config(n_components: Any) -> Any:
-    """Return `n_components` as a value that JSON can store; if its rule is an object, return it unchanged."""
+    """Return `n_components` as a value for JSON; if the rule is an object, return `n_components` unchanged."""
     if isinstance(n_components, Landmarks) and isinstance(n_components.pivots, str):
         return asdict(n_components)
     return n_components
 
 
 def landmarks_from_config(config: Any) -> Any:
-    """Return the value of `n_components` that `landmarks_to_config` has converted to `config`."""
+    """Return the value of `n_components` that `landmarks_to_config` converted to `config`."""
     return Landmarks(**config) if isinstance(config, dict) else config

@@ -16,7 +16,7 @@ class InputRows(Rows):
     """Inputs X in the memory of this process, one per row.
 
     diagonal : k(x, x) of each input x.
-    F : the features F_x for the landmarks so far, one row per input, with memory for `capacity` columns.
+    F : the features F_x for the landmarks chosen so far, one row per input, with memory for `capacity` columns.
     residual : k(x, x) - |F_x|^2 of each input x.
     """
 
@@ -98,7 +98,7 @@ class InputRows(Rows):
 
 
 class LocalBasisBuilder(InputRows, BasisBuilder):
-    """A basis for the distinct inputs X to which landmarks are added; it may start from an earlier basis `start`."""
+    """A basis to which landmarks are added, for the distinct inputs X; it may start from an earlier basis `start`."""
 
     def __init__(
         self, kernel: InputKernel, X: Inputs, capacity: int, tol: float, engine: LocalEngine, start: Basis | None = None

@@ -45,7 +45,7 @@ class Pairs:
         return Pairs(np.append(0, np.cumsum(kept))[self.pointers], self.labels[kept], self.n_labels)
 
     def with_places(self, places: Ints) -> Pairs:
-        """Return these pairs and the pairs with the given indices in the matrix of all pairs; see `places`."""
+        """Return these pairs and the pairs at `places`: indices into the matrix [feature, label], row by row."""
         rows, labels = np.divmod(np.union1d(self.places, places), self.n_labels)
         pointers = np.append(0, np.cumsum(np.bincount(rows, minlength=self.n)))
         return Pairs(pointers.astype(np.int64), labels.astype(np.int32), self.n_labels)
@@ -62,7 +62,7 @@ class Pairs:
 
     @cached_property
     def flags(self) -> Flags:
-        """Return one row per feature and one column per label, True if the pair has a weight."""
+        """Return an array with one row per feature and one column per label: True if the pair has a weight."""
         return np.asarray(self.unpack(np.ones(self.size, bool)))
 
     def unpack(self, weights: Array) -> Array:
@@ -75,7 +75,7 @@ class Pairs:
         return full.reshape(*weights.shape[:-1], self.n, self.n_labels)
 
     def pack(self, full: Array) -> Array:
-        """Return the entries of an array with one row per feature and one column per label that belong to pairs."""
+        """Return the entries of `full` that belong to pairs; `full` has one row per feature, one column per label."""
         return full.reshape(-1)[self.places]
 
     def scores(self, columns: Array, values: Array, offsets: Array, weights: Array, s: Array) -> None:
@@ -86,7 +86,7 @@ class Pairs:
         _add_scores(columns, values, offsets, self.pointers, self.labels, weights, s)
 
     def records(self, weights: Array) -> Floats:
-        """Return one record per feature, one after the other, for `add_record_scores`.
+        """Return an array for `add_record_scores`: one record per feature, one after the other.
 
         A record has the number of pairs of the feature, and the label and the weight of each pair. The record of
         feature f begins at f + 2 * pointers[f].
@@ -96,7 +96,9 @@ class Pairs:
         return records
 
     def gradient(self, tokens: Array, values: Array, offsets: Array, R: Array, first: int, g: Array) -> None:
-        """Write the gradient with respect to the weights of consecutive features to their part of g.
+        """Compute the gradient with respect to the weights of some consecutive features, and write it into g.
+
+        The array g has one entry per pair; only the entries of these features change.
 
         tokens, values, offsets : for each of these features, the tokens in which it occurs, and its values there.
         R : the gradient with respect to the scores, one row per token.
@@ -106,7 +108,7 @@ class Pairs:
 
     @cached_property
     def places(self) -> Ints:
-        """Return the index of each pair in the matrix with one row per feature and one column per label."""
+        """Return the index of each pair in the matrix [feature, label], counted row by row."""
         return np.repeat(np.arange(self.n) * self.n_labels, np.diff(self.pointers)) + self.labels
 
 

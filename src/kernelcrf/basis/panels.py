@@ -49,8 +49,9 @@ class Panels:
     def fill(self, X: Inputs, F: Array) -> Array:
         """Write the features of X for the new landmarks into F, and return them in float64.
 
-        They are the columns of F from `self.start` on. The columns before it must have the features for the earlier
-        landmarks. If F is float32, the rounding errors of the earlier columns are amplified in the new columns.
+        The new features are the columns of F from `self.start` on. The columns before these must have the features
+        for the earlier landmarks. If F is float32, the rounding errors of the earlier columns are amplified in the new
+        columns.
         """
         n = len(self.R)
         work = F

@@ -1,6 +1,6 @@
 """Rules that choose some of the inputs as landmarks (section 5.3 of the paper).
 
-The residual of an input x is `k(x, x) - |F_x|^2`, where F_x are the features of x for the landmarks so far.
+The residual of an input x is `k(x, x) - |F_x|^2`, where F_x are the features of x for the landmarks chosen so far.
 
     exact      every distinct input
     greedy     always the input with the largest residual, as in the paper
@@ -82,7 +82,7 @@ class AllInputs(Rule):
 class Greedy(Rule):
     """A rule that always takes the input with the largest residual (Fine and Scheinberg 2001).
 
-    The residual of an input x is k(x, x) - |F_x|^2, where F_x are its features for the landmarks so far.
+    The residual of an input x is k(x, x) - |F_x|^2, where F_x are the features of x for the landmarks chosen so far.
 
     block : the number of candidates per round.
     """
@@ -114,7 +114,7 @@ class Greedy(Rule):
 class Random(Rule):
     """A rule that draws inputs with probabilities proportional to their residuals (randomly pivoted Cholesky).
 
-    The residual of an input x is k(x, x) - |F_x|^2, where F_x are its features for the landmarks so far.
+    The residual of an input x is k(x, x) - |F_x|^2, where F_x are the features of x for the landmarks chosen so far.
 
     block : the largest number of candidates per round.
     """
@@ -157,7 +157,7 @@ class Uniform(Rule):
 
 @dataclass(frozen=True, eq=False)
 class Gradient(Rule):
-    """A rule that chooses the inputs with the largest scores as landmarks; of equal scores, the first is chosen.
+    """A rule that chooses the inputs with the largest scores as landmarks, in their order if scores are equal.
 
     If the scores are norms of gradients, the chosen landmarks lower the objective fastest (Corollary 10 of the paper).
 

@@ -1,4 +1,4 @@
-"""Define `Entries`, a sparse matrix whose entries need no order, and in which a column may occur twice in a row.
+"""Define `Entries`, a sparse matrix whose rows are not sorted by column, and may have several entries per column.
 
 The product with a matrix W does not depend on the order: row t of the product is the sum of `value * W[column]` over
 the entries of row t. For a single sentence, sorting and checking a CSR matrix would take longer than this product.

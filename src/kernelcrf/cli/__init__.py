@@ -1,4 +1,4 @@
-"""Run the shell command `kernelcrf`, with the subcommands fit, tag, evaluate, inspect, report and convert."""
+"""Run the shell command `kernelcrf`, with the subcommands fit, tag, evaluate, inspect, report, compile and convert."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Compile all loops once and store their code, for images and servers: `python -m kernelcrf compile [FOLDER]`.
+"""Compile all loops and store the compiled code, so that later processes need not compile them.
+
+The command is `python -m kernelcrf compile [FOLDER]`; it is meant for container images and servers.
 
 Numba compiles a loop for the types of the arguments with which it is first called. This module therefore fits small
 models of all kinds, and calls all methods of their distributions, with the types that users' data have: single and

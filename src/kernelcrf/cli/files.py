@@ -93,7 +93,7 @@ class Model:
         return None if self.templates is None or vocabulary is None else TemplateColumns(self.templates, vocabulary)
 
     def batches(self, path: str, format: str | None) -> Iterable[list[Record]]:
-        """Return an iterable of lists of records; raise if the file is a column file and the model has no templates."""
+        """Read the records of a file in batches; raise for a column file if the model has no templates."""
         n_columns = None
         if FORMATS[format_of(path, format)].kind == "text":
             if self.templates is None:

@@ -55,7 +55,7 @@ def strongest_steps(crf: ChainCRF, n: int) -> list[tuple[str, str, float]]:
 
 
 def strongest_terms(crf: ChainCRF, n: int) -> dict[str, list[tuple[str, float]]]:
-    """Return the n features or landmarks with the largest weights for each label, with these weights."""
+    """Return a dict from labels to lists of (name, weight): the n features or landmarks with the largest weights."""
     columns = top_terms(crf.model_, list(map(str, crf.classes_.tolist())), n, crf.model_.term_positions)
     names = columns["feature"]
     if crf.landmark_positions_ is not None:

@@ -29,8 +29,7 @@ def run_by(module: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator for functions that declare the options of a command and have no body.
 
     The command runs the function of the same name in `kernelcrf.cli.<module>`. This module is imported when the command
-    runs, so that --help is fast.
-    Errors and warnings are printed as one line each on standard error.
+    runs, so that --help is fast. Errors and warnings are printed as one line each on standard error.
     """
 
     def decorate(declared: Callable[..., None]) -> Callable[..., None]:

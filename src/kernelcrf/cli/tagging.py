@@ -78,8 +78,9 @@ def tag(
 def _targets(data: list[str], forms: list[str], output: str | None) -> list[str]:
     """Return the path of the output file for each file of `data`; if `output` is None, each path is "-".
 
-    An output file has the name of its input file, with the extension of the format in which it is written. Output files
-    are not compressed.
+    An output file has the name of its input file, with an extension of its format. Output files are not compressed.
+
+    forms : the format of the output for each file of `data`.
     """
     if output is None:
         if len(set(forms)) > 1:

@@ -151,7 +151,7 @@ def fit(
 
 
 def _read_prior(prior: str, templates: str | None, dev: str | None) -> ChainCRF:
-    """Return the model that is updated; raise if --prior cannot be combined with the other options."""
+    """Load the model file `prior`, whose model is updated; raise if --prior and another option exclude each other."""
     for option, value in (("--templates", templates), ("--dev", dev)):
         if value is not None:
             raise typer.BadParameter(
@@ -165,7 +165,7 @@ def _read_prior(prior: str, templates: str | None, dev: str | None) -> ChainCRF:
 
 
 def _templates_of(before: ChainCRF, record: Record, prior: str | None) -> Templates | None:
-    """Return the templates of the model that is updated; raise if it has none and the record is text."""
+    """Return the templates of the model `before`, which is updated; if there are none, raise if the record is text."""
     made = Templates.of(before)
     if made is None and record.kind == "text":
         raise typer.BadParameter(
@@ -176,7 +176,7 @@ def _templates_of(before: ChainCRF, record: Record, prior: str | None) -> Templa
 
 
 def _are_few(records: Sequence[Record]) -> bool:
-    """Return whether there are too few sequences to choose C on held-out data, even if long ones are divided."""
+    """Return whether there are too few sequences to choose C on held-out data, even after long ones are divided."""
     return len(records) < HELD_OUT and sum(-(-len(record) // PIECE) for record in records) < HELD_OUT
 
 
@@ -306,7 +306,10 @@ def _climb(
 
 
 def _search_limit(max_iter: int | StoppingRule) -> int | StoppingRule:
-    """Return `max_iter` for fits that only compare values of C: at most SEARCH_ITERATIONS, or a rule unchanged."""
+    """Return `max_iter`, but at most SEARCH_ITERATIONS, for fits that only compare values of C.
+
+    A stopping rule is returned unchanged.
+    """
     return min(max_iter, SEARCH_ITERATIONS) if isinstance(max_iter, int) else max_iter
 
 

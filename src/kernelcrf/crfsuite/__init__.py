@@ -1,4 +1,4 @@
-"""For users of CRFsuite: the class and the scores of sklearn-crfsuite, and CRFsuite's model files, without CRFsuite."""
+"""Provide the class and the scores of sklearn-crfsuite, and the model files of CRFsuite, without either library."""
 
 from kernelcrf.crfsuite import metrics as metrics
 from kernelcrf.crfsuite import scorers as scorers

@@ -133,7 +133,7 @@ class CRF(ValidatedEstimator):
     Attributes
     ----------
     certificate_ : objective, lower bound and status of the fit.
-    crf_ : the fitted ChainCRF, with all of its answers, such as `distribution` and `explain`.
+    crf_ : the fitted ChainCRF, which has more methods, such as `distribution` and `explain`.
     classes_ : list of all labels.
     attributes_ : list of all attributes that have a weight; attributes are CRFsuite's word for feature names.
     state_features_ : dict from pairs (attribute, label) to weights; weights that are zero are left out.

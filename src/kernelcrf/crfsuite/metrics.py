@@ -1,6 +1,7 @@
-"""Scores of predicted labels under the names of sklearn-crfsuite: scikit-learn's scores for the labels of all tokens.
+"""Score predicted labels by functions that have the same names as in sklearn-crfsuite.
 
-`kernelcrf.metrics` has more scores, such as the F1 score of spans.
+The functions `flat_...` compute scikit-learn's scores for the tokens of all sequences. `kernelcrf.metrics` has more
+scores, such as the F1 score of spans.
 """
 
 from __future__ import annotations

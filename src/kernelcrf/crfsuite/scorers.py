@@ -1,4 +1,4 @@
-"""Scorers for searches, with the names of sklearn-crfsuite."""
+"""Scorers for searches such as GridSearchCV, with the same names as in sklearn-crfsuite."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@ The data are divided into parts, and each worker stores one or more parts. If an
 first of these parts counts it, so that the rules see every distinct input once. Inputs are numbered in the order of the
 parts.
 
-The residual of an input x is k(x, x) - |F_x|^2, with the kernel k and the features F_x for the landmarks so far. If
-landmarks are drawn at random, each part sends the sum of its residuals to this process, which draws candidates. The
-parts then send the candidates with their features, and receive the accepted landmarks. All other features stay on the
-workers. If an input also occurs in an earlier part, its features are computed after all landmarks are chosen.
+The residual of an input x is k(x, x) - |F_x|^2, with the kernel k and the features F_x for the current landmarks. If
+landmarks are drawn at random, the sum of the residuals of each part is sent to this process, which draws candidates.
+The workers then send the candidates with their features, and receive the accepted landmarks. All other features stay
+on the workers. If an input also occurs in an earlier part, its features are computed after all landmarks are chosen.
 """
 
 from __future__ import annotations
@@ -213,8 +213,8 @@ def _all_features(rows: InputRows, X: Inputs, indices: Places, basis: WhitenedMa
 def find_new_inputs(inputs: Sequence[Handle], cluster: Cluster) -> list[Handle]:
     """Find, for each part of the data, the inputs that do not occur in an earlier part.
 
-    `inputs` has one handle per part, which refers to the distinct inputs on a worker. Return one handle per part, which
-    refers to the indices of the inputs found. Two inputs count as equal if their digests are equal.
+    `inputs` has one handle per part, which refers to the distinct inputs on a worker. Return one handle per part to the
+    indices of the inputs that are new in this part. Two inputs count as equal if their digests are equal.
     """
     digests_by_part = cluster.fetch(cluster.each(digests, inputs))
     is_new = np.zeros(sum(map(len, digests_by_part)), bool)

@@ -50,9 +50,10 @@ def releasing() -> Iterator[None]:
 
 
 def register(handles: Iterable[Handle]) -> None:
-    """Release these handles at the end of the surrounding `with releasing():` block; raise an error if there is none.
+    """Register handles, so that they are released when the surrounding block `with releasing():` ends.
 
-    The workers then delete the values to which the handles refer. An engine registers each handle that it creates.
+    At this end, the workers delete the values to which the handles refer. An engine registers each handle that it
+    creates. Raise an error outside of such a block.
     """
     block = _HANDLES.get()
     if block is None:

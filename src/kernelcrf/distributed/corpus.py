@@ -152,9 +152,10 @@ class DistributedSequences(Corpus):
         return [DistributedPartition(self.cluster, parts)]
 
     def hold_out(self, n_tokens: int, n_few: int) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
-        """Fetch about `n_tokens` tokens from the workers, and return folds: pairs of training and held-out data.
+        """Fetch some sequences from the workers, and return folds: pairs of training and held-out data.
 
-        The tokens and the folds are the same as for data in one process.
+        All folds together have about `n_tokens` tokens, or about `n_few` tokens if there are five folds. The tokens and
+        the folds are the same as for data in one process.
         """
         drawn = self.cluster.fetch(self.cluster.each(LabelledSequences.draw, self.parts, shared=(n_tokens,)))
         keys, fifths = (np.concatenate([one[k] for one in drawn]) for k in (1, 2))

@@ -246,7 +246,10 @@ def _locate(path: PathLike) -> tuple[ArrowObject, str]:
 
 
 def _decoding(crf: Any) -> Any:
-    """Return the decoding rule as values for JSON; return a random string for a rule that JSON cannot store."""
+    """Return the decoding rule as values for JSON, which identify the rule when a later call continues this one.
+
+    If JSON cannot store the rule, return a random string, so that no later call counts as a continuation.
+    """
     try:
         return rule_to_config(crf.decoding)
     except TypeError:

@@ -84,7 +84,7 @@ class ParquetPart:
         return {name: table.column(name) for name in names}
 
     def _read_names(self, tokens: ArrowObject) -> NamedTokens:
-        """Return tokens that are lists of feature names, encoded as the distinct names and their indices."""
+        """Encode tokens that are lists of feature names: store each distinct name once, and refer to it by an index."""
         counts, names = self._flatten(tokens)
         encoded = names.dictionary_encode()
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -41,7 +41,7 @@ class RunFolder:
         """Create the folder of a run, or return the folder of an earlier run with the same identity.
 
         identity : the model, the source files, the options and the version of kernelcrf. An error is raised if the
-            folder has files of a run with another identity, or any other files.
+            folder belongs to a run with another identity, or has files but belongs to no run.
         """
         pa, _ = arrow()
         text = json.dumps(dict(identity), sort_keys=True, indent=1)
@@ -101,7 +101,7 @@ class RunFolder:
 
     @contextmanager
     def whole(self, name: str) -> Iterator[str]:
-        """Yield a temporary path; at the end of the `with` block, the file there is renamed to `name`."""
+        """Yield a temporary path to write to; at the end of the `with` block, this file is renamed to `name`."""
         partial = f"{self.path}/.{name}.{secrets.token_hex(8)}{PARTIAL}"
         try:
             yield partial
@@ -113,7 +113,7 @@ class RunFolder:
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether a name in this path begins with a dot or an underscore; readers of Parquet folders skip it."""
+    """Return whether readers of Parquet folders skip this path: a name in it begins with a dot or an underscore."""
     return any(name.startswith((".", "_")) for name in path.split("/"))
 
 

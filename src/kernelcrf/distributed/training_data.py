@@ -45,7 +45,7 @@ class DataSummary:
     """A summary of one or several parts of the data: their size, inputs and labels.
 
     tokens : for each part, the number of tokens in sequences whose weight is not 0.
-    ends : the names of the first and the last sequence if a sequence might continue in the next part, otherwise None.
+    ends : the names of the first and the last sequence; None if no sequence can continue in the next part.
     counted : the number of sequences whose weight is not 0.
     kind, n_features : the kind of the inputs and their number of columns. Both are None if there are no tokens;
         `n_features` is also None for feature dicts.
@@ -145,7 +145,7 @@ class DataSummary:
     def check_tokens(self, weight: str) -> None:
         """Raise ValueError if there is no token to fit, or if all sequences have the weight 0.
 
-        weight : the name of the parameter to mention if all weights are 0.
+        weight : the name of the parameter that the error names if all weights are 0.
         """
         if self.counted == 0 and self.sequences:
             raise ValueError(f"{weight} gives every sequence the weight 0: expected at least one weight above 0")
@@ -238,8 +238,8 @@ def read_parts(
 ) -> TrainingData:
     """Load the data on the workers in parts, and let the workers convert the parts to arrays.
 
-    n_components : the expected number of features per token, for dense inputs (key False) and for sparse inputs (key
-        True). The more features, the smaller are the parts.
+    n_components : a dict from False (for dense inputs) and True (for sparse inputs) to the expected number of features
+        per token. The more features, the smaller are the parts.
     inputs : the names of the inputs, each of which reads all data; empty if there is one input without a name.
     earlier : if this fit continues an earlier fit, the readers that convert inputs and labels in that fit.
     """

@@ -39,7 +39,7 @@ def make_kernel(
 
     by_scale : a function that returns the value of gamma="scale"; it is called only if this value is needed.
     kernel, gamma : the parameters of the estimator, such as kernel="rbf" and gamma="scale".
-    argument : the name of the parameter `kernel` of the estimator, which error messages show.
+    argument : what the estimator calls its parameter for this kernel, such as "segment_kernel"; error messages show it.
     """
     made = InputKernel(kernel, argument=argument)
     if not made.is_definite:

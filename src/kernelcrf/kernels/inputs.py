@@ -55,7 +55,7 @@ class InputKernel:
     kernel : a name, a `Polynomial`, an object of `sklearn.gaussian_process.kernels`, or a callable (X, Y) -> Gram
         matrix.
     gamma : parameter of `Polynomial` and of kernels that are chosen by name.
-    argument : the name of the estimator's parameter, for error messages.
+    argument : what the estimator calls its parameter for this kernel; error messages show this name.
     """
 
     kernel: str | Polynomial | Callable[[Inputs, Inputs], Array] | Kernel = "rbf"
@@ -92,12 +92,12 @@ class InputKernel:
 
     @property
     def is_vectorial(self) -> bool:
-        """Return whether the kernel accepts any vector, such as a mean of inputs; this is not known for callables."""
+        """Return whether the kernel is known to accept any vector, such as a mean of inputs; False for callables."""
         return self._named is not None or is_process_kernel(self.kernel)
 
     @property
     def is_definite(self) -> bool:
-        """Return whether the kernel is known to be positive semi-definite; this is so for kernels chosen by name."""
+        """Return whether the kernel is known to be positive semi-definite; only named kernels and `Polynomial` are."""
         return self._named is not None
 
     @property

@@ -29,9 +29,9 @@ SOLVER = either(
 
 
 def find_solver(solver: str | Solver, objective: Objective) -> Solver:
-    """Return the solver called `solver`, or `solver` itself if it is an object and not a name.
+    """Return the solver with the name `solver`; if `solver` is an object instead of a name, return it unchanged.
 
-    "auto" selects `Dual` if it can minimise the objective, `Proximal` for penalties other than L1 that are not
+    The name "auto" selects `Dual` if it can minimise the objective, `Proximal` for penalties other than L1 that are not
     differentiable, and `LBFGS` otherwise.
     """
     OF_ONE_FIT.check("solver", solver)

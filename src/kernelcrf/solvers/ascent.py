@@ -32,9 +32,9 @@ class Ascent:
 
     alpha is a distribution over the labellings of each sequence.
 
-    rows, sparse : the row of each token in a sparse matrix of features, and the arrays of this matrix. Each other term
-        that scores tokens adds its features as columns, or a column of ones if it has no inputs. These columns are
-        multiplied by factors such that all weights have the same prior variance.
+    rows, sparse : the row of each token in a sparse matrix of features, and the arrays of this matrix. The features of
+        all terms that score tokens stand side by side; a term without inputs is a column of ones. The columns of each
+        term have a factor such that all weights have the same prior variance.
     W, w : the parameters theta: the weights of features, and the transition scores; 0 for pairs without a weight.
     V, v : the parameters before an L1 penalty shrinks them towards zero; without this penalty, V and W are one array.
     kept : two arrays that are 1 for the entries of W and of w that are weights, and 0 for all others. If weights have
@@ -179,7 +179,7 @@ class Ascent:
 
         The value of the dual objective is reported as a lower bound on the minimum. If there are prior means, this
         value is computed from the probabilities again: if prior precisions are large, weights nearly equal their means,
-        and the differences of both would have few correct digits.
+        and the differences between weights and means would have few correct digits.
         """
         at, value = self.objective.evaluate(self.theta), self.value
         progress.passes += 1
@@ -284,7 +284,7 @@ def _scale(term: Term, states: Sequence[Term]) -> float:
 def _features(objective: Objective) -> tuple[Array, tuple[Array, Array, Array]]:
     """Return the row of each token in a sparse matrix of features, and the arrays of this matrix.
 
-    The features of all terms stand side by side; a term without inputs that scores tokens is a column of ones.
+    The features of all terms that score tokens stand side by side; a term without inputs is a column of ones.
     """
     partition, (states, _) = _chains(objective), _divide(objective.layout)
 
@@ -312,9 +312,9 @@ def _weights(partition: ChainPartition) -> Floats:
 
 
 def _observed_steps(objective: Objective) -> Floats:
-    """Return a matrix [from, to] that says how often one label follows another; sequences count with weights.
+    """Return a matrix [from, to] of how often each transition is observed, counted with the sequence weights.
 
-    It is empty if the model does not score transitions.
+    The matrix is empty if the model does not score transitions.
     """
     partition = _chains(objective)
     return partition.observed_steps if partition.has_edges(objective.layout) else np.zeros((0, 0))

@@ -141,17 +141,17 @@ def moments(offsets, width, legal, a, b, p, q, entropies):
 
 @inlined
 def shrunk(value, threshold):
-    """Move a number towards zero by `threshold`; smaller numbers become zero."""
+    """Move a number towards zero by `threshold`; numbers from -threshold to threshold become zero."""
     return max(value - threshold, 0.0) + min(value + threshold, 0.0)
 
 
 @compiled
 def move(rows, low, T, pointers, columns, values, sign, step, kept, precise, threshold, V, W, change):
-    """Add the product of the features of one sequence and `sign * step` to V, and shrink the sums by `threshold` to W.
+    """Add the features of one sequence times `sign * step` to V, and write V, shrunk by `threshold`, to W.
 
-    The sequence has the tokens low to low + T - 1. The changes of the squares of W are added up in `change`, one sum
-    per column. If `threshold` is 0, V is not used. If `precise` is True, the step of each weight is multiplied by its
-    entry of `kept`, and the change of its square is divided by this entry.
+    If `threshold` is 0, V is not used, and the product is added to W. The sequence has the tokens low to low + T - 1.
+    The changes of the squares of W are added up in `change`, one sum per column. If `precise` is True, the step of each
+    weight is multiplied by its entry of `kept`, and the change of its square is divided by this entry.
     """
     width, every = W.shape[1], 0 if len(kept) == 1 else 1
     for t in range(T):

@@ -151,9 +151,10 @@ class Dual:
 
 
 def _is_slow(gaps: list[float], allowed: float) -> bool:
-    """Return whether too many passes are expected, after the last pass and also after the one before.
+    """Return whether too many more passes are expected, both after the last pass and after the one before.
 
-    After further visits of some sequences, the gaps of the others can be larger in the next pass, but not in each pass.
+    The expectation after a single pass can be wrong: additional steps for some sequences can increase the gaps of the
+    others for one pass, but not for every pass.
     """
     return min(_expected_passes(gaps, allowed), _expected_passes(gaps[:-1], allowed)) > MOST_EXPECTED
 
@@ -161,8 +162,8 @@ def _is_slow(gaps: list[float], allowed: float) -> bool:
 def _expected_passes(gaps: list[float], allowed: float) -> float:
     """Estimate how many more passes are needed until the gap is at most `allowed`.
 
-    gaps : the gap after each pass so far. The gap is assumed to shrink as fast as it did since its largest value in the
-        last TRIAL passes, because it can grow in the first passes, together with D.
+    gaps : the gap after each pass so far. The estimate uses the mean rate at which the gap shrank since its largest
+        value in the last TRIAL passes. Earlier values are not used, because the gap can grow in the first passes.
     """
     if len(gaps) <= TRIAL or gaps[-1] <= allowed:
         return 0.0

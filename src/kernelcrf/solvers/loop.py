@@ -93,7 +93,7 @@ class Solution:
 
     @property
     def status(self) -> str:
-        """Return how the run ended: "optimal", "stationary", "stalled", "interrupted", or a rule's name."""
+        """Return how the run ended: "optimal", "stationary", "stalled", "interrupted", or a stopping rule's name."""
         return self.certificate.status
 
     @property
@@ -288,7 +288,7 @@ def minimise(
     tol : the largest allowed gap, divided by the absolute value of the objective.
     max_iter : the largest number of steps, or a stopping rule.
     callback : a function that is called at every point with the history so far.
-    keep : a function that is called at every point with its parameters and the history so far.
+    keep : a function that is called at every point with the parameters of the point and the history so far.
     earlier : the history of an earlier run that ended at `start`; this run continues it. The lower bounds of the
         earlier run are not used.
 

@@ -125,7 +125,7 @@ class Preconditioning:
     def at(self, at: Evaluation, share: float = 1.0) -> Preconditioner:
         """Return the preconditioner for the evaluated point `at`.
 
-        share : a factor of the variances p (1 - p) of labels with probability p.
+        share : the factor by which the variances p (1 - p) of labels with probability p are multiplied.
         """
         layout = self.objective.layout
         return _join([(layout.slices[term.name], self._of_term(term, at, share)) for term in layout.terms])
@@ -172,9 +172,9 @@ def _over_weights(term: Term, of_labels: Floats) -> Floats:
 
 
 def has_single_nodes(objective: Objective) -> bool:
-    """Return whether every sample is a single token, and a single term scores its label.
+    """Return whether every sample is a single token, and only one term scores single labels.
 
-    This term must have dense features and label_kernel="delta". The scores of first and last labels are such terms too.
+    This term must have dense features and label_kernel="delta". A term for first or last labels is one term too many.
     """
     nodes = [term for term in objective.layout.terms if not term.kind.is_step]
     for partition in objective.partitions:
@@ -244,7 +244,10 @@ def _spread_gram(term: Term, label: int, partition: RowPartition, local: Partiti
 
 
 def _spread_squares(term: Term, partition: RowPartition, local: PartitionState) -> Floats:
-    """Return the diagonals of the matrices that `_spread_gram` returns, one column per label."""
+    """Return the diagonal of F' diag(omega p (1 - p)) F for each label, one column per label.
+
+    F are the features of a term, omega the sample weights, and p the probabilities of the label, one per clique.
+    """
     return partition.features[term.name].squares_transposed_times(partition.spread(term, local))
 
 

@@ -76,7 +76,7 @@ class Proximal(Solver):
         return OPTIMAL if progress.solved else progress.stop.name
 
     def _descend(self, at: Evaluation, metric: _Metric, progress: Progress) -> Evaluation:
-        """Take accelerated proximal gradient steps; if P rises, start again without acceleration."""
+        """Take accelerated proximal gradient steps; if the objective rises, restart the acceleration."""
         objective, z, speed = progress.objective, at, 1.0
         for _ in range(self.steps):
             new = metric.step(z, progress)
@@ -132,7 +132,10 @@ class _Metric:
         self.of_weights = np.concatenate([np.full(term.size, self.of_terms[term.name]) for term in layout.terms])
 
     def step(self, z: Evaluation, progress: Progress) -> Evaluation:
-        """Take a proximal gradient step from z; raise the scale until the quadratic model is not below f at the end."""
+        """Take a proximal gradient step from z, and increase the scale of the metric until the step is safe.
+
+        It is safe if the quadratic model at the new point is not below the smooth part of the objective there.
+        """
         objective, layout, rough = progress.objective, self.layout, z
         smooth = z.value - layout.extra(z.theta)
         for _ in range(MOST_RAISES):

@@ -54,12 +54,12 @@ def of_a_run(solver: str | Solver | Restarts) -> tuple[str | Solver, int]:
 
 
 def solver_to_config(solver: Any) -> Any:
-    """Convert the parameter `solver` for JSON if it is a name, or a Restarts with a name; return others unchanged."""
+    """Convert a `Restarts` whose solver is a name to a dict for JSON; return all other solvers unchanged."""
     if isinstance(solver, Restarts) and isinstance(solver.solver, str):
         return asdict(solver)
     return solver
 
 
 def solver_from_config(config: Any) -> Any:
-    """Return the parameter `solver` whose `solver_to_config` returned `config`."""
+    """Return the value of the parameter `solver` that `solver_to_config` converted to `config`."""
     return Restarts(**config) if isinstance(config, dict) else config

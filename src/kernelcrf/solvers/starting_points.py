@@ -21,9 +21,11 @@ MOST_HALVINGS = 60
 
 
 def first_point(objective: Objective, random_state: Seed = None, rise: float = NEAR) -> Floats:
-    """Return the first point of a new fit: the prior mean, or a random point if it is 0 and P is not convex.
+    """Return the first point of a new fit: the prior mean, or a random point.
 
-    rise : how much larger P may be at a random point than at 0, relative to P at 0.
+    The point is random if the prior mean is 0 and the objective is not convex.
+
+    rise : how much larger the objective may be at a random point than at 0, as a fraction of the objective at 0.
     """
     zero, mean = np.zeros(objective.layout.size), objective.layout.mean
     if objective.is_convex or mean is not None:

@@ -40,7 +40,7 @@ class StoppingRule(ABC):
 
 @dataclass(frozen=True)
 class MaxIterations(StoppingRule):
-    """End a fit after a number of iterations; for the solver "dual", of passes over the data.
+    """End a fit after a number of iterations; for the solver "dual", an iteration is a pass over the data.
 
     Examples
     --------
@@ -61,7 +61,9 @@ class MaxIterations(StoppingRule):
 
 @dataclass(frozen=True)
 class MaxSeconds(StoppingRule):
-    """End a fit after some seconds. The result depends on the speed of the machine; the certificate has its gap.
+    """End a fit after some seconds.
+
+    The result depends on the speed of the machine. The certificate says how far the result may be from the optimum.
 
     Examples
     --------
@@ -96,7 +98,7 @@ def find_stop(stop: int | StoppingRule) -> StoppingRule:
 
 
 def stopping_from_config(config: dict[str, Any]) -> StoppingRule:
-    """Return the stopping rule of a model file."""
+    """Return the stopping rule whose method `to_config` returned `config`."""
     values = dict(config)
     name = values.pop("name")
     if name not in STOPPING_RULES:

@@ -41,7 +41,7 @@ class TaggedField:
         return replace(self, s=self.s[rows], w=self._steps(rows), chains=self.chains.part(low, high))
 
     def batches(self) -> Iterator[tuple[int, int, Self]]:
-        """Yield (low, high, field) for each sequence; the field has the sequences from `low` to `high` - 1."""
+        """Yield (k, k + 1, field) for each sequence k; the field has only this sequence."""
         for low in range(self.chains.n_samples):
             yield low, low + 1, self.part(low, low + 1)
 
@@ -50,7 +50,7 @@ class TaggedField:
         return replace(self, s=s, w=w)
 
     def in_float64(self) -> Self:
-        """Return the field itself, whose scores are float64."""
+        """Return this field unchanged, because its scores are float64 already."""
         return self
 
     def marginals(self) -> Array:

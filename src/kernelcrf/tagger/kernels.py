@@ -1,4 +1,4 @@
-"""The values of kernels at pairs of a row of a sequence and a landmark; the dict `KERNELS` has them by name.
+"""Compute kernel values k(x, b) for rows x of a sequence and landmarks b; `KERNELS` maps names to functions.
 
     poly        (gamma x.b + coef0)^degree              also named `polynomial`
     rbf         exp(-gamma |x - b|^2)
@@ -58,7 +58,7 @@ class DenseLandmarks:
 
     @cached_property
     def fill_rbf(self) -> Callable[[Array, Array], None]:
-        """Return a function (X, out) that writes the values of the rbf kernel."""
+        """Return a function (X, out) that writes the rbf kernel between the rows of X and the landmarks into `out`."""
         return rbf_against(self.B, self.with_.gamma, FLOAT64)
 
     def products(self, X: Floats) -> Floats:
@@ -66,21 +66,24 @@ class DenseLandmarks:
         return np.asarray(X @ self.B.T)
 
     def rbf(self, X: Floats) -> Floats:
-        """Return exp(-gamma |x - b|^2)."""
+        """Return exp(-gamma |x - b|^2) for each row x of X and each landmark b."""
         K = np.empty((len(X), len(self.B)))
         self.fill_rbf(X, K)
         return K
 
     def laplacian(self, X: Floats) -> Floats:
-        """Return exp(-gamma |x - b|_1)."""
+        """Return exp(-gamma |x - b|_1) for each row x of X and each landmark b."""
         return np.asarray(np.exp([-self.with_.gamma * np.abs(self.B - x).sum(axis=1) for x in X]))
 
     def cosine(self, X: Floats) -> Floats:
-        """Return the inner products of rows and landmarks of length 1."""
+        """Return the inner products of rows and landmarks, all scaled to length 1."""
         return np.asarray(normalise(X) @ self.unit.T)
 
     def chi2(self, X: Floats) -> Floats:
-        """Return exp(-gamma sum_j (x_j - b_j)^2 / (x_j + b_j)); raise if x has negative entries."""
+        """Return the kernel chi2 for each row x of X and each landmark b; raise if X has negative entries.
+
+        The kernel is exp(-gamma sum_j (x_j - b_j)^2 / (x_j + b_j)).
+        """
         if X.min() < 0:
             raise ValueError(
                 f"tokens has the value {X.min():g}, but the kernel chi2 is defined only for values >= 0: expected "
@@ -118,7 +121,7 @@ class SparseLandmarks:
         return self._common(X, np.multiply)
 
     def rbf(self, X: SparseRows) -> Floats:
-        """Return exp(-gamma |x - b|^2); raise if rounding errors of the exponent may be large."""
+        """Return exp(-gamma |x - b|^2) for rows x and landmarks b; raise if rounding errors may be large."""
         gamma, squares = self.with_.gamma, add_at(X.of_entries, np.square(_values(X)), (X.n_rows, 1))
         if not np.finfo(np.float64).eps * gamma * max(squares.max(), self.squares.max()) <= MOST_EXPONENT_ERROR:
             raise ValueError(
@@ -129,7 +132,7 @@ class SparseLandmarks:
         return np.asarray(np.exp(np.minimum(exponents, 0.0)))
 
     def laplacian(self, X: SparseRows) -> Floats:
-        """Return exp(-gamma |x - b|_1)."""
+        """Return exp(-gamma |x - b|_1) for each row x of X and each landmark b."""
         sums = add_at(X.of_entries, np.abs(_values(X)), (X.n_rows, 1))
         shared = self._common(X, lambda x, b: np.abs(x) + np.abs(b) - np.abs(x - b))
         return np.asarray(np.exp(-self.with_.gamma * (sums + self.sums - shared)))

@@ -55,7 +55,7 @@ PAIR_BYTES = 100
 
 
 class InputTerm(NamedTuple):
-    """A term that depends on inputs.
+    """A term of the score that depends on inputs.
 
     entry : the entry of the sequence that the term reads; None means the sequence itself.
     columns : the columns that the term reads; None means all.

@@ -35,7 +35,7 @@ class Names(Protocol):
 
 
 class NameDict:
-    """The columns of names as a dict."""
+    """A vocabulary that is stored as a dict from names to columns."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._n, columns = len(names), dict(zip(names, range(len(names)), strict=True))
@@ -52,9 +52,10 @@ class NameDict:
 
 
 class HashTable:
-    """The columns of names, which are found by their hashes.
+    """A vocabulary that finds the columns of names by the hashes of the names.
 
-    hashes : the distinct hashes of names, in increasing order; columns : the column of each of them.
+    hashes : the distinct hashes of the names, in increasing order.
+    columns : the column of the name with each hash.
     """
 
     def __init__(self, hashes: Ints, columns: Labels) -> None:
@@ -82,7 +83,7 @@ class HashTable:
         return columns
 
     def _slots(self, hashes: Ints) -> Places:
-        """Return the slot of each hash: the value of its highest bits, increased so that the smallest slot is 0."""
+        """Return the slot of each hash: its highest bits as a number, increased so that the smallest slot is 0."""
         slots: Places = hashes >> self._shift
         slots += self._half
         return slots

@@ -1,7 +1,7 @@
 """Turn the tokens of one sequence into rows of numbers: dense rows, or sparse rows with the columns of features.
 
-A sparse row is a list of entries (column, value) in any order, and a column may occur twice in a row. In rows with d
-columns, the columns are numbered from 0, and entries in column d or later columns are ignored.
+A sparse row is a list of entries (column, value) in any order; several entries of a row may have the same column. In
+rows with d columns, the columns are numbered from 0, and entries in column d or later columns are ignored.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def reader_of(columns: StoredColumns) -> Reader:
 
 
 class DenseReader:
-    """Reads arrays, or lists of lists, of numbers with one row per token."""
+    """Reads numbers with one row per token: arrays, or lists of lists."""
 
     def __init__(self, n_features: int) -> None:
         self.n_features = n_features
@@ -97,7 +97,7 @@ def check_table(tokens: UserData, n_features: int, *, finite: bool = True) -> Fl
 
 
 class SparseReader:
-    """Reads matrices of SciPy, which have a method `tocsr`, or arrays, with one row per token."""
+    """Reads sparse matrices of SciPy (objects with a method `tocsr`), or arrays, with one row per token."""
 
     def __init__(self, n_features: int) -> None:
         self.n_features = n_features

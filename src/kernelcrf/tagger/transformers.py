@@ -31,7 +31,8 @@ class Transformers:
     def check(self, n_features: int | None, budget: Budget) -> None:
         """Raise unless the steps can transform a row, and the last step returns `n_features` columns.
 
-        n_features : None if sequences are mappings, which no step can transform.
+        n_features : the number of columns that the model reads; None if sequences are mappings, which no step can
+            transform.
         """
         if not self._steps:
             return

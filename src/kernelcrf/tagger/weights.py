@@ -96,9 +96,10 @@ def sum_rows(X: SparseRows, W: Floats) -> Floats:
 
 
 def weights_at_landmarks(R: Array, W: Array) -> Floats:
-    """Return A = R^-T W for a lower triangular matrix R, so that the features k(x, B) R^-T have the scores k(x, B) A.
+    """Return A = R^-T W for a lower triangular R: with the features F = k(x, B) R^-T, the scores F W are k(x, B) A.
 
-    The rows are computed from the last panel to the first: R_pp' A_p = W_p - sum over later panels q of R_qp' A_q.
+    A is computed in blocks of rows (panels), from the last to the first: for panel p, the equation is
+    R_pp' A_p = W_p - sum over later panels q of R_qp' A_q.
     """
     R, A = R.astype(np.float64, copy=False), W.astype(np.float64)
     for start in range((len(R) - 1) // PANEL * PANEL, -1, -PANEL):
