@@ -17,7 +17,10 @@ VITERBI = Viterbi.name
 
 @cache
 def rules_for(distribution: type) -> Parameter:
-    """Return the constraint on `decoding`: it accepts rules, and names of rules, that suit the class `distribution`."""
+    """Return a validator of the parameter `decoding` for estimators with the given class of distributions.
+
+    The validator accepts a rule, or the name of a rule, if the class has all attributes that the rule needs.
+    """
 
     def suits(rule: type[DecodingRule] | DecodingRule) -> bool:
         return all(hasattr(distribution, need) for need in rule.needs)

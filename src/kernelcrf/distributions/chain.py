@@ -124,11 +124,11 @@ class ChainDistribution(SequenceDistribution):
 
     @validated(full=FLAG)
     def certify(self, *, full: bool = False) -> CertifiedLabels:
-        """Return the likeliest labels, with flags: True if the exact optimum provably predicts the same label.
+        """Return the likeliest labels, with flags that are True if the exact optimum provably predicts the same label.
 
-        The solver stops when the certified gap is small, which is not exactly at the optimum of the objective. If the
-        flag of a label is True, a fit with tol=0 would predict the same label. A fit with a smaller `tol` certifies
-        more labels.
+        The solver stops when the certified gap is small, so that the model is not exactly at the optimum of the
+        objective. If the flag of a label is True, a fit with tol=0 would predict the same label. A fit with a smaller
+        `tol` certifies more labels.
 
         full : whether to compare with the optimum in the whole function space of the kernel, whatever the landmarks;
             this needs a fit with certify_full=True. Otherwise compare with the optimum in the span of the landmarks.
@@ -138,8 +138,9 @@ class ChainDistribution(SequenceDistribution):
 
     @validated(full=FLAG)
     def score_bounds(self, y: UserData, *, full: bool = False) -> ScoreBounds:
-        """Return bounds on the accuracy and the log-loss of the exact optimum of the objective, for the true labels y.
+        """Return bounds on the accuracy and the log-loss of the exactly optimal model, for the true labels y.
 
+        The fitted model is close to the optimum of the objective, but not exactly at it.
         The accuracy is that of the likeliest labelling (decoding="viterbi"). The log-loss is -log p(y|x), summed over
         all sequences and divided by the number of tokens.
 

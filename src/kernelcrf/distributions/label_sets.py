@@ -60,7 +60,7 @@ class LabelSetDistribution(Distribution):
 
     @property
     def classes(self) -> Array:
-        """Return the numbers of the labels or, if the y passed to `fit` was one-dimensional, its two values."""
+        """Return the indices of the labels or, if the y passed to `fit` was one-dimensional, its two values."""
         return self.model.sets.classes
 
     @property
@@ -74,7 +74,10 @@ class LabelSetDistribution(Distribution):
         return field
 
     def _fields(self) -> Iterator[NetworkField]:
-        """Yield one field per block of rows; if there is only one block, every call yields the same field."""
+        """Yield one field per block of rows; a field has the scores of all rows of its block.
+
+        If there is only one block, every call yields the same field, so that results of inference are shared.
+        """
         if self.n_samples <= self.model.block_size:
             yield self._only_field
         else:

@@ -1,4 +1,4 @@
-"""The distribution of the classes of rows, p(y|x) = exp(f_y(x)) / sum_l exp(f_l(x)), one row after the other."""
+"""The distribution p(y|x) = exp(f_y(x)) / sum_l exp(f_l(x)) of the class y of each row x."""
 
 from __future__ import annotations
 

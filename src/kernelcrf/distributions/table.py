@@ -19,11 +19,11 @@ from kernelcrf.validation import SEED, SIZE, either, validated
 class TableDistribution(Distribution):
     """The distribution of the missing values of rows, given their known values.
 
-    `MarkovNetwork.distribution` returns it. If all values of a row are missing, this is p(z) itself.
+    `MarkovNetwork.distribution` returns it. If all values of a row are missing, it is the distribution of whole rows.
 
     model : the fitted model.
-    field : the scores of all values of all variables and pairs. If a value is known, the other values of its variable
-        are impossible.
+    field : the scores of all values of single variables and of pairs of variables. If a value is known, the other
+        values of its variable are impossible.
 
     Examples
     --------

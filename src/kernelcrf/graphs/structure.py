@@ -235,7 +235,10 @@ class Graph:
 
     @cached_property
     def node_starts(self) -> Ints:
-        """Return the position of each node's first label in the list of all nodes' labels, then the list's length."""
+        """Return the position of each node's first label if the labels of all nodes are written as one list.
+
+        The last entry of the result is the length of this list.
+        """
         return np.concatenate(([0], np.cumsum(self.cards)))
 
     def shape(self, name: str) -> tuple[int, ...]:

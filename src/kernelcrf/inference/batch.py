@@ -110,9 +110,9 @@ class Batch:
 
     @property
     def is_small(self) -> bool:
-        """Return whether inference takes so little time that threads would not help, such as for one sentence.
+        """Return whether the batch is so small, such as one sentence, that threads would not make inference faster.
 
-        BLAS uses one thread for products of this size anyway.
+        BLAS also uses only one thread for matrix products of this size.
         """
         return self.chains.n_nodes * self.n_labels <= SMALL_BATCH and self.n_labels <= FEW_LABELS
 

@@ -145,7 +145,10 @@ class ChainMessages:
 
 
 def write_entropies(batch: Batch, blocks: Iterable[ScaledMessages], result: Floats) -> None:
-    """Write the entropies of the sequences of some blocks to `result`, an array for all sequences of the batch."""
+    """Compute the entropy of each sequence in the given blocks, and write it into `result`.
+
+    `result` has one entry per sequence of the batch; entries of sequences in other blocks do not change.
+    """
     for messages in blocks:
         block, e, alpha = messages.block, messages.edges.e, messages.alpha
         e_log_e, entropies = e * np.log(e, where=e > 0, out=np.zeros_like(e)), result[block.samples]

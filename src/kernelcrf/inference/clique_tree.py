@@ -9,8 +9,8 @@ the leaves to the root, each clique computes a message m_c to its parent and a c
 
 The message is added to the parent's table. The message of the root is log Z, and p(y) is the product of all kappa_c.
 From the root to the leaves, the conditionals give the marginals p_c = kappa_c p(y_s) and exact samples. The entropy is
--sum_c E[log kappa_c]. If the tables change in a direction dT, which includes the changes dm of the messages that are
-added to them, then
+-sum_c E[log kappa_c]. If the graph's tables change, each table T_c changes by dT_c, which includes the changes dm of
+the messages that are added to T_c. Then
 
     dm_c = E[dT_c | y_s],    d kappa_c = kappa_c (dT_c - dm_c),    dp_c = d kappa_c p(y_s) + kappa_c dp(y_s).
 
@@ -71,8 +71,8 @@ class Calibrated(Curvature):
     """The results of exact inference at given scores.
 
     moments : log-partitions and marginals.
-    conditionals : for each clique of the tree, the probabilities of the labels of its nodes, given the labels of the
-        nodes that it shares with its parent. The array has one row per row of the scores.
+    conditionals : one row per row of the scores. For each clique of the tree, a row has the probabilities of the labels
+        of its nodes, given the labels of the nodes that the clique shares with its parent.
     """
 
     exact: Exact
@@ -131,7 +131,7 @@ class Exact:
 
     @property
     def n_labellings(self) -> int:
-        """Return the number of labellings of a clique, summed over the cliques of the tree."""
+        """Count the joint labellings of each clique of the tree, and return the sum of these counts."""
         return self.tree.entries(self.graph.cards.tolist())
 
     @cached_property
@@ -265,13 +265,19 @@ Ranking = list[tuple[float, Link]]
 
 
 def _combine_rankings(first: Ranking, second: Ranking, k: int) -> Ranking:
-    """Return the k best combinations of one labelling in `first` and one in `second`, scored by the sum of scores."""
+    """Combine each labelling in `first` with each in `second`; return the k combinations with the highest scores.
+
+    The score of a combination is the sum of the scores of its two labellings.
+    """
     pairs = ((a + b, (left, right)) for a, left in first for b, right in second)
     return heapq.nlargest(k, pairs, key=itemgetter(0))
 
 
 def _selected_entries(link: Link) -> Iterator[tuple[int, int]]:
-    """Yield (index of the clique, index of the chosen entry in its table) for each clique of a ranked labelling."""
+    """Yield (index of the clique, index of the chosen entry in its table) for each clique of a ranked labelling.
+
+    `link` stores the labelling as nested tuples.
+    """
     waiting = [link]
     while waiting:
         link = waiting.pop()

@@ -74,13 +74,12 @@ def rivals(
 ) -> Floats:
     """Return, for each token t, the best score of a labelling whose label at token t differs from the given label.
 
-    The score of the given labels is subtracted from the scores of other labelings. A labelling has an extra score for
-    each token whose label differs from the given label. The result for a token is -inf if all its other labels are
-    forbidden.
+    This score is relative: the score of the given labels is subtracted. It contains an extra score for each token whose
+    label differs from the given label. The result for a token is -inf if all its other labels are forbidden.
 
     labels : (N,), the given labels.
     extra : (N, L), the extra score of each label of a token; it must be 0 for the given label.
-    detour : (N,), the extra score of a token that has its given label, if the token before it has a different label.
+    detour : (N,), the extra score of a token that has its given label although the previous token does not.
     """
     batch = Batch.of(scores, transitions, chains)
     w, rival = batch.transitions[None] if batch.tied else batch.transitions, np.empty(chains.n_nodes)

@@ -83,15 +83,15 @@ class Enumeration:
     def tangent(self, nodes: Sequence[int], direction: Iterable[Factor]) -> Floats:
         """Return the derivative of `marginal(nodes)` if the scores change along a direction.
 
-        The direction is given by factors: the score of each labelling changes by the sum of the entries that it selects
-        in their tables. The derivative is the covariance between this change and the indicators of the nodes' labels
-        (equation 6b of the paper).
+        The direction is a list of factors. The score of each labelling changes by the sum of the entries that the
+        labelling selects in the tables of these factors. The derivative is the covariance between this change and the
+        indicators of the nodes' labels (equation 6b of the paper).
         """
         f = total_scores(self.labelings, direction)
         return self._table(nodes, self.probabilities * (f - self.probabilities @ f))
 
     def best(self, k: int) -> tuple[Places, Floats]:
-        """Return the k best labelings and their scores, best first, without forbidden labelings."""
+        """Return the k best labelings and their scores, best first; forbidden labelings are left out."""
         order = np.argsort(-self.scores, kind="stable")[:k]
         order = order[np.isfinite(self.scores[order])]
         return self.labelings[order], self.scores[order]

@@ -23,7 +23,8 @@ from kernelcrf.inference.clique_tree import Exact
 class Forest:
     """A spanning forest of a graph, with exact inference on it.
 
-    entries : the columns of `Cover` that belong to the forest: the labels of all nodes, and the tables of its edges.
+    entries : the columns of the cover that belong to the forest. The cover has one column per label of every node and
+        per entry of every edge's table; a forest has all columns of nodes, and the columns of its edges.
     """
 
     exact: Exact
@@ -94,20 +95,20 @@ class Cover:
 
     @cached_property
     def message_starts(self) -> Ints:
-        """Return the position at which the message of each edge starts.
+        """Return the positions at which the two messages of each edge start, as an array of shape (E, 2).
 
-        The messages into the first nodes of the E edges are one list, and the messages into the second nodes are
-        another list. The result has the shape (E, 2), with one column per list.
+        The messages into the first nodes of all E edges are stored one after the other in one array, and the messages
+        into the second nodes in another array. The result has one column for each of these two arrays.
         """
         sizes = self.graph.cards[self.edge_nodes]
         return np.cumsum(sizes, axis=0) - sizes
 
     @cached_property
     def message_entries(self) -> tuple[Ints, Ints]:
-        """Return, for each entry of the edges' tables, the positions of its two labels in the lists of messages.
+        """Return, for each entry of the edges' tables, the positions of its two labels in the messages.
 
-        The first array has the positions of the first nodes' labels in the messages into the first nodes. The second
-        array has the positions of the second nodes' labels in the messages into the second nodes.
+        An entry belongs to one label of each node of its edge. The first array has the position of the first node's
+        label in the messages into first nodes. The second array does the same for the second nodes.
         """
         edge = np.repeat(np.arange(len(self.edge_sizes)), self.edge_sizes)
         entry, width = _ranges(np.zeros_like(self.edge_sizes), self.edge_sizes), self.graph.cards[self.edge_nodes[:, 1]]
@@ -116,9 +117,10 @@ class Cover:
 
     @cached_property
     def message_nodes(self) -> list[Ints]:
-        """Return, for each entry of the messages into a node, the column of the cover for the same label of the node.
+        """Return, for each entry of the messages, the column of the cover for the same node and label.
 
-        The first array is for messages into the first nodes of the edges, the second array for the second nodes.
+        A message has one entry per label of the node that receives it. The first array is for messages into the first
+        nodes of all edges, the second array for messages into the second nodes.
         """
         return [_ranges(self.graph.node_starts[v], self.graph.cards[v]) for v in self.edge_nodes.T]
 
@@ -145,7 +147,7 @@ _NONE: Ints = np.empty(0, np.int64)
 
 
 def _ranges(starts: Ints, sizes: Ints) -> Ints:
-    """Concatenate the integers from start to start + size - 1, for each pair in `starts` and `sizes`."""
+    """Return one array with the integers from start to start + size - 1 for each pair (start, size)."""
     return np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
 
 
@@ -168,7 +170,7 @@ def _runs(rows: Array) -> Iterator[tuple[int, int]]:
 def _forests(n_nodes: int, edges: Ints) -> list[Ints]:
     """Return spanning forests that together contain all edges; each forest is an array of edge indices.
 
-    The edges of a forest are chosen one by one, first those that are in the fewest of the forests chosen so far.
+    Each new forest prefers the edges that are in the fewest earlier forests.
     """
     from scipy.cluster.hierarchy import DisjointSet
 

@@ -87,7 +87,9 @@ class Gibbs:
         return np.concatenate(([0], np.cumsum(counts))), np.concatenate(rows)[np.argsort(of_node, kind="stable")]
 
     def _sweeps(self, tables: Floats, rng: np.random.Generator, means: Floats | None) -> Iterator[tuple[Labels, Ints]]:
-        """Run sweeps without end; after the burn-in, each sweep yields labels and the table entries that they select.
+        """Run sweeps without end. After each sweep, yield the labels and the table entries that these labels select.
+
+        Nothing is yielded during the burn-in.
 
         means : an array to which each sweep after the burn-in adds the label probabilities of all nodes, or None.
         """
@@ -116,8 +118,9 @@ class Gibbs:
     def moments(self, tables: Array, n_threads: int = 1) -> GraphMoments:
         """Estimate the marginals of the graph's cliques from samples.
 
-        Marginals of single nodes are means of the distributions that their labels are drawn from. Marginals of larger
-        cliques are frequencies of the drawn labels. The log-partition is NaN, because it is not estimated.
+        The marginals of a single node are the mean of the distributions from which the sweeps draw its label. The
+        marginals of a larger clique are frequencies of the drawn labels. The log-partition is NaN, because it is not
+        estimated.
         """
         tables, starts = np.ascontiguousarray(tables, np.float64), self.graph.node_starts
         means, counts, rows = np.zeros((len(tables), starts[-1])), np.zeros(tables.shape), np.arange(len(tables))

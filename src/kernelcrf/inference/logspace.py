@@ -7,8 +7,8 @@ the backward messages lb_t and their normalisers c_t are logarithms in float64. 
     la_t(j) = s_t(j) + a_t(j) - c_t,       c_t such that sum_j exp(la_t(j)) = 1,
     lb_{t-1}(i) = log sum_j exp(w_t(i, j) + s_t(j) + lb_t(j)) - c_t,       lb_T = 0.
 
-They give the probability P_t of a label given the next label, and the probability Q_t of a label given the previous
-one:
+The messages give the probability P_t of a label given the next label, and the probability Q_t of a label given the
+previous label:
 
     P_t(i|j) = exp(la_{t-1}(i) + w_t(i, j) - a_t(j)),
     Q_t(j|i) = exp(w_t(i, j) + s_t(j) + lb_t(j) - c_t - lb_{t-1}(i)).

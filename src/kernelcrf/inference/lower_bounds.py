@@ -82,8 +82,8 @@ def _incidence(cover: Cover) -> tuple[Ints, Ints]:
 def make_consistent(cover: Cover, marginals: Floats) -> tuple[Floats, Floats]:
     """Correct the marginals of edges so that they agree with the marginals of their nodes.
 
-    Return the corrected marginals, one row per row of `marginals`, and the entropy H_rho of the corrected marginals of
-    each sample. The module docstring defines H_rho.
+    Return the corrected marginals, in the shape of `marginals`, and their entropy H_rho for each sample. The module
+    docstring defines H_rho.
     """
     graph, cliques = cover.graph, marginals.copy()
     starts = graph.node_starts

@@ -70,7 +70,7 @@ def sample(messages: SegmentMessages, n_samples: int, rng: np.random.Generator, 
 
 
 def _segments(labels: Ints, bounds: Ints) -> Segments:
-    """Return the segments of a segmentation that is given from right to left."""
+    """Return segments from left to right, given their labels and ends from right to left."""
     ends = bounds[::-1].tolist()
     return list(zip(labels[::-1].tolist(), [0, *ends[:-1]], ends, strict=True)) if ends else []
 

@@ -6,7 +6,7 @@ The score of a segment is
 
     first_b(a) + sum_{b <= t < e} s_t(a) + last_{e-1}(a) + duration(e - b, a) + g(b, e, a).
 
-Segments of up to D tokens have free scores of durations and, optionally, a score g of their own. If there is a tail,
+Segments of up to D tokens have free scores of durations and, optionally, one score g per segment. If there is a tail,
 longer segments have the score duration(d, a) = duration(D, a) + (d - D) tail(a), and their g is the g of their first D
 tokens. Without a tail, longer segments are forbidden. With S_e the sum of the scores s of all tokens before position e,
 the logarithms of the sums over segmentations are, if g = 0,
@@ -125,7 +125,7 @@ class SegmentScores:
         return replace(self, **fields, chains=self.order.part(low, high))
 
     def of_sequence(self, i: int) -> tuple[Array, ...]:
-        """Return the arrays of sequence i."""
+        """Return the tuple of arrays that the compiled loops take for sequence i."""
         arrays: tuple[Array, ...] = loops.of_sequence(self.arrays, self.order.offsets, i)
         return arrays
 
@@ -173,7 +173,10 @@ class SegmentMoments:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """The observed segments of all sequences: their labels, their first tokens, and the tokens after their ends."""
+    """The observed segments of all sequences.
+
+    labels, starts, ends : the label of each segment, its first token, and the token after its last token.
+    """
 
     labels: Ints
     starts: Ints
@@ -185,7 +188,9 @@ class Observed:
         return self.ends - self.starts
 
     def moments(self, scores: SegmentScores, weights: Floats | None = None) -> SegmentMoments:
-        """Return moments with the counts of these segments; the log-partition of a sequence is the segments' score.
+        """Return the moments of a distribution that always draws these segments; its sums over sequences are counts.
+
+        The log-partition of a sequence is the score of its segments.
 
         weights : the weight of each sequence in moments that are sums over sequences; None means 1.
         """
@@ -250,7 +255,10 @@ class SegmentMessages:
         return messages
 
     def run(self, function: Any) -> list[Any]:
-        """Call `function(low, high)` in threads for groups of the sequences `low` to `high` - 1; return the results."""
+        """Divide the sequences into groups, and call `function(low, high)` for each group, in threads.
+
+        A group consists of the sequences `low` to `high` - 1. Return one result per group.
+        """
         return LocalEngine(self.n_threads).map(lambda group: function(*group), list(self.scores.order.runs(GROUP)))
 
     @cached_property
@@ -318,9 +326,10 @@ class SegmentMessages:
         return derivatives
 
     def log_probabilities(self, labels: Ints, starts: Ints, ends: Ints) -> Floats:
-        """Return the log-probabilities of segments with the given labels, first tokens, and tokens after their ends.
+        """Return the log-probability of each of the given segments.
 
-        Tokens are counted over all sequences; no segment may cross the end of a sequence.
+        labels, starts, ends : the label of each segment, its first token, and the token after its last token. Tokens
+            are counted over all sequences; no segment may cross the end of a sequence.
         """
         _, total, _, _, last, durations, tail, _, ahead, g, rows = self.scores.arrays
         order = self.scores.order

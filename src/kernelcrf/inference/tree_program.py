@@ -1,11 +1,11 @@
 """Translate exact inference on one graph into flat arrays, which `loops.clique_tree` executes.
 
-All tables are stored in one array `values`. A step (dst, src, size, at) adds values[src + index[at + e]] to values[dst
-+ e], for e from 0 to size - 1: it adds one table to another. A clique of the tree contains many cliques of the graph,
-and adding each of their tables directly to the large table of the tree's clique would be slow. Tables are therefore
-first added to intermediate tables over fewer nodes, so that most additions involve small tables. Executed backwards,
-with dst and src exchanged, the same steps sum the marginals of the tree's cliques to the marginals of the graph's
-cliques.
+All tables are stored in one array `values`, and all index maps in one array `index`. A step (dst, src, size, at) adds
+one table to another: for e from 0 to size - 1, values[src + index[at + e]] is added to values[dst + e]. A clique of the
+tree contains many cliques of the graph, and adding each of their tables directly to the large table of the tree's
+clique would be slow. Tables are therefore first added to intermediate tables over fewer nodes, so that most additions
+involve small tables. If the same steps are executed backwards, with dst and src exchanged, they sum the marginals of
+the tree's cliques to the marginals of the graph's cliques.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class _Assembly:
 
         The sum has one axis per node of prefix + fixed.
 
-        whole : the table of a clique of the tree, which contains the sum if it has the same nodes.
+        whole : the table of a clique of the tree. Tables are added to it directly if the sum has the same nodes.
         items : pairs (table, nodes of `prefix` that the table depends on). All tables depend on all nodes of `fixed`.
         """
         if not items:

@@ -51,7 +51,7 @@ class ChainPartition(RowPartition):
     allowed : (N, L) booleans, the labels that each token may have, or None if all labels are observed.
     weights : (m,), the weight of each sequence, or None if all weights are 1.
     legal : the labellings that constraints permit, or None if there are no constraints.
-    base : scores that are added and not learned, as arrays named as in `score.cliques`; None if there are none.
+    base : a dict from names of arrays, as in `score.cliques`, to scores that are added and not learned, or None.
     """
 
     chains: Chains
@@ -72,7 +72,7 @@ class ChainPartition(RowPartition):
         return self.allowed is None
 
     def apply_weights(self, rows: Array) -> Array:
-        """Multiply each row of an array with one row per token by the weight of the token's sequence."""
+        """Multiply the row of each token by the weight of the token's sequence; `rows` has one row per token."""
         if self.weights is None:
             return rows
         weights = np.repeat(self.weights, self.chains.lengths)
@@ -260,11 +260,11 @@ class ChainPartition(RowPartition):
         return self.pull_back(layout, self.apply_weights(dp), self._edge_block(at, dw), n_jobs)
 
     def _edge_block(self, at: PartitionState, dw: Array) -> Array:
-        """Return the derivative of the transition probabilities along a direction `dw` of the transition scores.
+        """Return an approximate derivative of the transition probabilities along a direction `dw` of their scores.
 
-        Each token t is treated on its own: with the probabilities q_t of the transitions to token t, the result is the
-        elementwise product q_t * (dw - <q_t, dw>), times the weight of the sequence. If `dw` is one matrix for all
-        tokens, the result is summed over tokens.
+        The effect of `dw` on the probabilities at other tokens is ignored. With the probabilities q_t of the
+        transitions to token t, the result for t is the elementwise product q_t * (dw - <q_t, dw>), times the weight of
+        the sequence. If `dw` is one matrix for all tokens, the result is summed over tokens.
         """
         if not dw.size:
             return dw
@@ -303,9 +303,9 @@ class ChainPartition(RowPartition):
 
     @cached_property
     def observed_steps(self) -> Floats:
-        """Return a matrix [a, b] of the number of times that label b follows label a.
+        """Return a matrix whose entry [a, b] is the number of times that label b follows label a.
 
-        Each time counts with the weight of its sequence.
+        Each of these pairs counts with the weight of its sequence.
         """
         before, into = self.chains.cliques(EDGE).T
         steps = np.zeros((self.n_labels, self.n_labels))

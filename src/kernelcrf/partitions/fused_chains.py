@@ -1,9 +1,9 @@
-"""A pass over dense features in blocks, which reads them from memory only once.
+"""The loss of chains and its gradient, computed block by block, so that dense features are read from memory only once.
 
 A block consists of whole sequences whose features fit into the cache. For each block, scores are computed, inference is
-run, and the gradient with respect to the scores is multiplied by the same features before the next block starts.
-This is an optimisation of three steps for all sequences: the map of `score.Score`, inference, and the transpose of this
-map. The result is the same.
+run, and the gradient with respect to the scores is multiplied by the same features before the next block starts. The
+result is the same as that of three separate steps for all sequences: the map of `score.Score`, inference, and the
+transpose of this map.
 
 This covers the common case: all terms that have inputs score tokens and have a dense row of features per token,
 transitions do not depend on inputs, and all labels are observed. Inference does not use logarithms here. If numbers
@@ -87,8 +87,8 @@ SLOTS = Slots()
 class FusedChains:
     """Sequences with dense features, in the form that the compiled loops in `loops.fused` read.
 
-    terms : the terms that have inputs; they score tokens.
-    Fs : the features of each of these terms, one row per token; there are at most `MOST_INPUTS`.
+    terms : the terms that have inputs, at most `MOST_INPUTS`; they score tokens.
+    Fs : the features of each of these terms, one row per token.
     observed_steps : a matrix [from, to] that says how often one label follows another; sequences count with weights.
     cuts : the index of the first sequence of each block, and at the end the number of sequences.
     """
@@ -167,7 +167,10 @@ class FusedChains:
 
     @property
     def _loop_features(self) -> tuple[Array, ...]:
-        """Return the features as a tuple of one type, whatever the number of inputs and whether they are read-only."""
+        """Return the features as a tuple that always has the same type, so that Numba compiles each loop only once.
+
+        The tuple is filled up to a fixed length, and all its arrays are read-only.
+        """
         views = [F.view() for F in self.Fs]
         for view in views:
             view.flags.writeable = False
@@ -176,8 +179,8 @@ class FusedChains:
     def _split(self, theta: Floats) -> tuple[Array, Array, Array]:
         """Split the parameters theta into the weights of features, the biases of labels and the transition scores.
 
-        The biases have three rows: for all tokens, and in addition for the first and for the last token of a sequence.
-        They have no rows if no term is a bias.
+        The biases have three rows: the first is for all tokens, the second is added at the first token of a sequence,
+        and the third at its last token. If no term is a bias, there are no rows.
         """
         n_labels, dtype, weights = self.terms[0].k_y.L, self.dtype, self.layout.split(theta)
         rows = [term.k_y.expand(weights[term.name]) for term in self.terms]

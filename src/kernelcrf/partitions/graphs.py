@@ -4,7 +4,7 @@ The partition has m rows on the same graph. Each row is one sample, or there is 
 different graphs are joined to one large graph. The table of a clique has one score for each joint labelling of its
 nodes. Clique k of row i has the table
 
-    t_ik = sum over the terms of this kind of clique of A (W' F_ik),
+    t_ik = sum over the terms that score clique k of A (W' F_ik),
 
 where each term has weights W, a factor A of its label kernel, and features F_ik, which are 1 if the term has no inputs.
 The parameters theta are the weights of all terms; `score.Score` is the map from theta to tables, and its transpose.
@@ -126,7 +126,7 @@ class GraphPartition(RowPartition):
 
     @cached_property
     def _entry_weights(self) -> Floats | None:
-        """Return the weight of the sample of each score, as an array that broadcasts to the result of `tables`.
+        """Return, for each score, the weight of its sample, as an array that broadcasts to the result of `tables`.
 
         Return None if all weights are 1.
         """

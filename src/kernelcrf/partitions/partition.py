@@ -101,7 +101,10 @@ class Partition(Protocol):
         """
 
     def evaluate_at(self, layout: Layout, scores: Any, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return the same as `evaluate`, given the scores instead of the parameters."""
+        """Return the loss, its gradient with respect to theta, and a state with the results of inference, given scores.
+
+        curvature : whether the state must also store the arrays that products with the Hessian need.
+        """
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> Any:
         """Return the change of the scores if v is added to the parameters theta."""
@@ -122,7 +125,7 @@ class Partition(Protocol):
         """Return the entropies of p(y|x) of all samples, multiplied by the sample weights and added up."""
 
     def mass(self, term: Term) -> float:
-        """Return the number of cliques of a term, in which each clique counts with the weight of its sample.
+        """Return the number of cliques of a term; each clique counts with the weight of its sample.
 
         For sequences, this is the weighted number of tokens, also for terms that score transitions.
         """

@@ -37,7 +37,7 @@ SUMS = "steps", "lengths", "more"
 class SegmentRules:
     """The rules that say which segmentations are possible, for L labels.
 
-    longest : the number D of durations that have scores of their own.
+    longest : the number D; each duration from 1 to D tokens has a separate score.
     tail : whether segments may be longer than D.
     repeats : (L,), whether two neighbouring segments may both have this label.
     legal : which labels may start a sequence, follow each other, and end a sequence; None if all may.
@@ -100,12 +100,12 @@ class SegmentPartition(RowPartition):
     """Sequences with their features, and with segments that are observed or partly known.
 
     observed : all segments, or None if some labels or ends of segments are missing.
-    opens, continues : (N, L), what the known labels allow, as in `SegmentRules.impose`; None if all segments are
-        observed.
+    opens, continues : (N, L), whether the known labels allow each token to be the first (`opens`) or a later token
+        (`continues`) of a segment with each label; None if all segments are observed.
     features : a dict from names of terms to their features, for terms that have inputs. Features have one row per
         token, or per candidate segment for terms of whole segments.
     weights : the weight of each sequence, or None if all weights are 1.
-    base : scores that are added and not learned, as arrays named as in `score.cliques`; None if there are none.
+    base : a dict from names of arrays, as in `score.cliques`, to scores that are added and not learned, or None.
     """
 
     chains: Chains
@@ -128,7 +128,7 @@ class SegmentPartition(RowPartition):
 
     @cached_property
     def candidates(self) -> Ints:
-        """Return the row of the first candidate segment at each token, and the number of all candidates."""
+        """Return the row of the first candidate segment at each token; the last entry is the number of candidates."""
         return candidate_rows(self.chains, self.rules.longest)
 
     def scores(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> SegmentScores:
@@ -238,7 +238,7 @@ class SegmentPartition(RowPartition):
         p, dx = at.residuals.marginals, self.scores(layout, v, n_jobs)
 
         def product(probabilities: Array, direction: Array | None) -> Array:
-            """Return the covariance of the labels of each clique, times the direction."""
+            """Return, for each clique, the product of the covariance matrix of its labels and the direction."""
             if direction is None or not len(probabilities):
                 return probabilities
             return np.asarray(probabilities * (direction - np.einsum("tj,tj->t", probabilities, direction)[:, None]))
@@ -267,8 +267,9 @@ class SegmentPartition(RowPartition):
     def _observed_spread(self) -> SegmentMoments | None:
         """Return estimates of the variances of durations and tails in a fitted model, from the observed segments.
 
-        Preconditioners are computed at theta = 0, where segments are shorter than in a fitted model. The number of
-        tokens in a tail is almost geometrically distributed, so that its variance is about the mean of its square.
+        Preconditioners are computed at theta = 0, where segments are shorter than in a fitted model, so that variances
+        are too small there. The number of tokens in a tail is almost geometrically distributed, so that the variance of
+        this number is about the mean of its square.
         """
         if self.observed is None:
             return None
@@ -305,7 +306,7 @@ class SegmentPartition(RowPartition):
 
 
 def _largest_of(one: SegmentMoments, other: SegmentMoments) -> SegmentMoments:
-    """Return a copy of `one` whose sums over sequences are the entrywise maxima of those in `one` and `other`."""
+    """Return a copy of `one` in which each sum over sequences is the larger of the sums in `one` and `other`."""
     return replace(one, **{name: np.maximum(getattr(one, name), getattr(other, name)) for name in SUMS})
 
 

@@ -5,9 +5,9 @@ dp_t along a direction ds of the scores are
 
     log Z = sum_t log sum_j exp s_t(j),    p_t = softmax(s_t),    dp_t = p_t * (ds_t - <p_t, ds_t>),
 
-with an elementwise product. The tokens of a sequence are independent if no term scores transitions between neighbouring
-tokens; the transition scores are then an empty array. A classifier treats its rows in this way. Time and memory grow
-with the number of labels, not with its square.
+where * is the elementwise product. The tokens of a sequence are independent if no term scores transitions between
+neighbouring tokens; the transition scores are then an empty array. A classifier treats its rows in this way. Time and
+memory grow with the number of labels, not with its square.
 """
 
 from __future__ import annotations

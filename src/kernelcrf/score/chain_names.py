@@ -24,7 +24,7 @@ def expected_terms(
 ) -> dict[str, tuple[str, str | None]]:
     """Return the terms that the file of a chain must have, as a dict from names to pairs (kind of cliques, input).
 
-    stored : the kind of cliques of each term of the file.
+    stored : a dict from the names of the terms in the file to the kinds of cliques that they score.
     inputs : the names of the inputs; empty if there is a single input without a name.
     of_inputs : the kinds of cliques that inputs may score.
     """

@@ -1,4 +1,4 @@
-"""Kinds of cliques: which nodes a clique has, and to which scores a term on such cliques adds.
+"""Kinds of cliques: the nodes of a clique, and the array of scores to which a term on such cliques is added.
 
 The scores of the samples are a few arrays with names, each with one row per clique and one column per joint labelling.
 A kind of cliques has the name of one of these arrays, and knows the rows of its cliques. Terms of different kinds may
@@ -53,7 +53,7 @@ class Clique:
     name : the name of the kind, also in model files.
     array : the name of the array of scores to which terms on these cliques add. By default, it is the name of the kind.
     nodes : the attribute of `Chains` that has the rows of these cliques in the array.
-    input : the name of the input that terms on these cliques read if inputs have no names.
+    input : the name to use for an input of these cliques if the user gave the input no name.
     is_step : whether a clique is a pair of neighbours in a sequence.
     is_summed : whether inference computes only the sum of the probabilities of these cliques over all samples.
     """
@@ -123,7 +123,7 @@ class Clique:
         target[rows] += scores.reshape(target.shape) if len(scores) != 1 and target.ndim > 2 else scores
 
     def take_all(self, arrays: Mapping[str, Array], chains: Nodes) -> Array:
-        """Return all rows of an array, with 0 in rows that do not belong to these cliques."""
+        """Return all rows of the array of this kind, with 0 in rows that do not belong to these cliques."""
         rows = self.rows(chains)
         if isinstance(rows, slice):
             return self.take(arrays, chains)
@@ -132,7 +132,7 @@ class Clique:
         return whole
 
     def take(self, arrays: Mapping[str, Array], chains: Nodes) -> Array:
-        """Return the rows of these cliques in an array, one row per clique."""
+        """Return the rows of the array of this kind that belong to these cliques, one row per clique."""
         rows = arrays[self.array][self.rows(chains)]
         return rows if rows.ndim == 2 else rows.reshape(-1, rows.shape[-1])
 

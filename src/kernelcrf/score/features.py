@@ -52,7 +52,7 @@ class TokenFeatures:
         return self.F.T.tocsr()
 
     def with_pairs(self, pairs: Pairs | None) -> TokenFeatures:
-        """Return the features for a term in which only `pairs` have weights; None means that all pairs have one."""
+        """Return the features for a term in which only `pairs` have weights; None means that all pairs have weights."""
         return self if pairs is None else PairFeatures(self.F, self.index, pairs=pairs)
 
     def times(self, W: Array, n_jobs: int) -> Array:
@@ -85,7 +85,7 @@ class TokenFeatures:
         return total.T
 
     def _sum_equal(self, R: Array) -> Array:
-        """Add up the rows of R of tokens with equal inputs; return one row per row of F."""
+        """Add up the rows of R that belong to tokens with equal inputs; return one row per row of F."""
         if self.index is None:
             return R
         summed = np.zeros((self.F.shape[0], R.shape[1]), R.dtype)

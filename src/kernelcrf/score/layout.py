@@ -61,7 +61,7 @@ class Layout:
         return sum(term.size for term in self.terms)
 
     def times_lam(self, v: Floats) -> Floats:
-        """Return the product of v and the Hessian of the penalty, which is the matrix of prior precisions."""
+        """Return the product of v and the matrix of prior precisions, the Hessian of the penalty's smooth part."""
         if self.joint is not None:
             return self.joint.curvature(v)
         return np.concatenate([term.penalty.curvature(term, v[part]) for term, part in self._parts])
@@ -82,7 +82,7 @@ class Layout:
 
     @cached_property
     def joint(self) -> JointGaussian | None:
-        """Return the prior precisions of weights that are not independent under the prior, or None."""
+        """Return the matrix of prior precisions if some weights are dependent under the prior, otherwise None."""
         rows, indices, roots = list[Ints](), list[Ints](), list[Floats]()
         for term, part in self._parts:
             penalty = term.penalty
@@ -112,10 +112,10 @@ class Layout:
 
     @property
     def absolute(self) -> Floats | None:
-        """Return, for each weight, the factor of its absolute value in the penalty.
+        """Return, for each weight, the number that multiplies its absolute value in the penalty.
 
-        The factor is 0 if the penalty of a term is smooth. Return None if the penalty of a term is neither smooth nor
-        contains a multiple of each absolute value.
+        The number is 0 if the penalty of the weight's term is smooth. Return None if the non-smooth part of
+        any penalty has another form than l1 |theta|_1.
         """
         factors = [0.0 if term.penalty.is_smooth else term.penalty.absolute(term) for term in self.terms]
         known = [factor for factor in factors if factor is not None]
@@ -132,11 +132,19 @@ class Layout:
         return float(sum(term.penalty.extra(term, theta[part]) for term, part in self._parts))
 
     def slope(self, theta: Floats) -> Floats:
-        """Return the gradient of R with respect to weights at which it is differentiable."""
+        """Return the gradient of R, the part of the penalty that is not differentiable everywhere.
+
+        The result may be any number for weights at which R is not differentiable.
+        """
         return np.concatenate([term.penalty.slope(term, theta[part]) for term, part in self._parts])
 
     def shrink(self, v: Floats, factors: Mapping[str, float]) -> Floats:
-        """Return theta that minimises |theta - v|^2 / 2 + factor R(theta) for each term; `factors` has one per term."""
+        """Return the theta that minimises |theta - v|^2 / 2 + factor R(theta), where each term has a factor.
+
+        R is the part of the penalty that is not differentiable everywhere.
+
+        factors : a dict from names of terms to factors.
+        """
         shrunk = [term.penalty.shrink(term, v[part], factors[term.name]) for term, part in self._parts]
         return np.concatenate(shrunk)
 
@@ -163,11 +171,11 @@ class Layout:
         return float(sum(term.penalty.squared_norm(term, v[part]) for term, part in self._parts))
 
     def squared_dual_norms(self, g: Floats) -> dict[str, float]:
-        """Return the sum of g^2 / lam for each term, where lam are prior precisions and g is the term's part of the
-        gradient.
+        """Return a dict from names of terms to sums of g^2 / lam over the weights of the term.
 
-        Changing the weights of a term can lower the objective by at most half of this number (Lemma 9 of the paper). If
-        weights are not independent under the prior, the result is the upper bound C |g|^2.
+        Here g is the gradient, and lam are prior precisions. Changing the weights of a term can lower the objective by
+        at most half of the term's sum (Lemma 9 of the paper). If weights are not independent under the prior, the
+        result has the upper bounds C |g|^2 instead.
         """
         if self.joint is not None:
             return {term.name: times_square(term.C, g[part]) for term, part in self._parts}
@@ -183,7 +191,7 @@ class Layout:
         return {term.name: theta[self.slices[term.name]].reshape(term.shape) for term in self.terms}
 
     def join(self, weights: Mapping[str, Array]) -> Floats:
-        """Join the weights of all terms, a dict with names as keys, to one vector theta."""
+        """Join the weights of all terms to one vector theta; `weights` is a dict from names of terms to weights."""
         return np.concatenate([np.asarray(weights[term.name], np.float64).ravel() for term in self.terms])
 
     def project(self, theta: Floats) -> Floats:
@@ -195,7 +203,7 @@ class Layout:
         return self.project_change(theta) if self.mean is None else self.mean + self.project_change(theta - self.mean)
 
     def project_change(self, theta: Floats) -> Floats:
-        """Return `theta`, the difference of two points, without the components that `project` makes equal."""
+        """Return the difference that two points have after `project`, given their difference `theta` before it."""
         weights = self.split(theta)
         projected = {term.name: term.project(weights[term.name]) for term in self.terms}
         return theta if all(projected[name] is W for name, W in weights.items()) else self.join(projected)

@@ -39,7 +39,7 @@ class ChainScores:
 
     @property
     def arrays(self) -> dict[str, Array]:
-        """Return the scores as arrays with one row per clique; the keys are those of `score.cliques`."""
+        """Return the scores as a dict from names, as in `score.cliques`, to arrays with one row per clique."""
         steps = {STEPS: self.w.reshape(-1, self.w.shape[-1] ** 2)} if self.w.shape[-1] else {}
         return {TOKENS: self.s} | steps
 
@@ -50,7 +50,7 @@ class ChainScores:
 
 
 def arrays_of_scores(scores: SegmentScores) -> dict[str, Array]:
-    """Return scores as arrays with one row per clique; the keys are those of `score.cliques`."""
+    """Return the scores as a dict from names, as in `score.cliques`, to arrays with one row per clique."""
     arrays = {TOKENS: scores.tokens, FIRSTS: scores.first, LASTS: scores.last, SEGMENTS: scores.segments}
     sums = {STEPS: scores.steps, DURATIONS: scores.durations, TAILS: scores.tail}
     arrays |= {name: None if x is None else x.reshape(1, -1) for name, x in sums.items()}
@@ -58,7 +58,7 @@ def arrays_of_scores(scores: SegmentScores) -> dict[str, Array]:
 
 
 def arrays_of_moments(moments: SegmentMoments) -> dict[str, Array]:
-    """Return moments as arrays with one row per clique; the keys are those of `score.cliques`."""
+    """Return the moments as a dict from names, as in `score.cliques`, to arrays with one row per clique."""
     arrays = {TOKENS: moments.nodes, FIRSTS: moments.starts, LASTS: moments.ends, SEGMENTS: moments.segments}
     sums = {STEPS: moments.steps, DURATIONS: moments.lengths, TAILS: moments.more}
     return arrays | {name: x.reshape(1, -1) for name, x in sums.items()}

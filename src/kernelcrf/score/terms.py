@@ -152,13 +152,16 @@ class Term:
         return self.k_y.project(W) if self.precision is None else W
 
     def expand(self, W: Array) -> Array:
-        """Return the scores of the joint labellings of a clique, given the weights; one row per feature."""
+        """Return W A', for the weights W and the factor A of the label kernel.
+
+        The result has one row per feature and one column per joint labelling of a clique.
+        """
         return self.k_y.expand(self.unpack(W))
 
     def adjoint(self, R: Array) -> Array:
         """Return the gradient with respect to the weights of a term without inputs.
 
-        R : the gradient with respect to its scores, one row per clique.
+        R : the gradient with respect to the scores of the term, one row per clique.
         """
         return self.pack(self.k_y.adjoint(R.sum(axis=0, dtype=np.float64, keepdims=True)))
 
@@ -201,11 +204,11 @@ def input_name(term: str) -> str | None:
 
 
 def node_terms(cliques: str, k_y: LabelMap, inputs: Mapping[Any, NamedInput], source: str, part: str) -> list[Term]:
-    """Return the terms of graphs that score single nodes, given their inputs.
+    """Return the terms of graphs that score single nodes, one term per input.
 
-    inputs : the inputs by name; a single input without a name has the name None.
-    source : the name of the matrix of an input without a name.
-    part : the second argument of `named_term`, which makes the name of the matrix of an input with a name.
+    inputs : a dict from names to inputs; a single input without a name has the key None.
+    source : the name of the data matrix of an input without a name.
+    part : the second argument of `named_term`; its result is the name of the data matrix of an input with a name.
     """
     return [
         Term(cliques, cliques, k_y, one.C, one.kernel, source)
@@ -237,8 +240,8 @@ def chain_terms(
 ) -> list[Term]:
     """Return the terms of a chain: scores of tokens and, optionally, of transitions, labels, and both ends.
 
-    kernel, label_kernel, C : input kernel, label kernel and prior variance of the scores of tokens; no kernel if
-        `inputs` score them.
+    kernel, label_kernel, C : input kernel, label kernel and prior variance of the scores of tokens; `kernel` is None
+        if only inputs with names score tokens.
     inputs : the inputs that have a name.
     C_edge : prior variance of transitions, or None to leave transitions out.
     C_bias : prior variance of label biases, which have the label kernel of tokens, or None to leave biases out.
@@ -272,8 +275,8 @@ def segment_terms(
 
     durations : the kernel of pairs of a duration and a label, or None if durations have no scores.
     tail : whether segments may be longer than the longest duration, with a score for each further token.
-    ends : input kernel of the first and the last token of a segment, or None if these have no scores of their own.
-    segment_kernel : input kernel of whole segments, or None if these have no scores of their own.
+    ends : input kernel for scores of the first and the last token of a segment, or None to leave these scores out.
+    segment_kernel : input kernel for scores of whole segments, or None to leave these scores out.
     named_ends : the inputs that have a name and score the first and the last token of a segment.
     """
     k_y = LabelKernel("delta", n_labels)

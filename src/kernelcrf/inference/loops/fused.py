@@ -33,7 +33,10 @@ def node_scores(F, W, s):
 
 @compiled
 def sum_scores(Fs, W, begin, end, s):
-    """Write the sum over inputs of features times weights into the scores s, for the tokens from `begin` to `end`."""
+    """Write the scores of the tokens from `begin` to `end` - 1 into s.
+
+    The scores are the products of features and weights, summed over all inputs.
+    """
     top = Fs[0].shape[1]
     node_scores(Fs[0][begin:end], W[:top], s)
     if top < len(W):
@@ -47,7 +50,7 @@ def sum_scores(Fs, W, begin, end, s):
 
 @compiled
 def add_products(r, Fs, begin, end, gradient):
-    """Add r' F of each input to its part of the gradient, for the tokens from `begin` to `end`."""
+    """Add r' F of each input to the input's part of `gradient`, for the tokens from `begin` to `end` - 1."""
     n_labels, top = r.shape[1], 0
     for k in range(len(Fs)):
         low, top = top, top + n_labels * Fs[k].shape[1]
@@ -74,7 +77,7 @@ def add_outer(left, right, weights, offsets, total):
 
 @compiled
 def add_biases(biases, offsets, s):
-    """Add biases[0] to all rows of the scores s, and biases[1] and biases[2] at both ends of each sequence."""
+    """Add biases[0] to all rows of the scores s, biases[1] to first tokens, and biases[2] to last tokens."""
     for k in range(len(offsets) - 1):
         first, last = offsets[k], offsets[k + 1] - 1
         for t in range(first, last + 1):
@@ -88,7 +91,7 @@ def add_biases(biases, offsets, s):
 
 @compiled
 def sum_nodes(r, offsets, nodes):
-    """Add all rows of r to nodes[0], and the rows at both ends of each sequence to nodes[1] and nodes[2]."""
+    """Add all rows of r to nodes[0], the rows of first tokens to nodes[1], and the rows of last tokens to nodes[2]."""
     for k in range(len(offsets) - 1):
         first, last = offsets[k], offsets[k + 1] - 1
         for t in range(first, last + 1):
@@ -107,15 +110,16 @@ def evaluate(
 ):  # fmt: skip
     """Compute scores, marginals, residuals and messages of all sequences, block by block.
 
-    Fs, W, biases : a tuple of the features of all inputs, their weights, and biases. The scores are the sum of the
-        products of each F and its rows of W, plus biases[0]; in addition, biases[1] is added at the first token of each
-        sequence, and biases[2] at the last. If there are no biases, the array has no rows.
+    Fs : a tuple with the features F of each input.
+    W, biases : the weights of all inputs, and the biases of labels. The scores are the sum of the products of each F
+        and its rows of W, plus biases[0]; in addition, biases[1] is added at the first token of each sequence, and
+        biases[2] at the last token. If there are no biases, `biases` has no rows.
     cuts : the index of the first sequence of each block, followed by the number of sequences.
     s, p, r : outputs, the scores, marginals, and residuals (p minus the one-hot label, times the sequence's weight).
     alpha, v : outputs, the forward and backward messages, which `inference.scaled` defines.
     gradient, steps, nodes : sums that are updated in place. r' F of each input is added to its part of the vector
-        `gradient`. The weighted outer products of alpha[t - 1] and v[t] are added to `steps`, and the rows of r for
-        all, first and last tokens to rows of `nodes`.
+        `gradient`. The weighted outer products of alpha[t - 1] and v[t] are added to `steps`. The sums of r over
+        all, over first and over last tokens are added to the three rows of `nodes`.
 
     The arrays s, p, r, alpha and v have one row per token. If they need not be kept, they can have only as many rows as
     the longest block. Return the weighted sum of the scores of the observed labels.

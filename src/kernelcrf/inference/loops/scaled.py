@@ -1,7 +1,7 @@
 """Compiled loops of `inference.scaled`, which explains the arrays and formulas.
 
-In calls, the index 0 of an array with a single row is the variable `only`. With the literal 0 as an argument, Numba
-would compile the called loop again.
+In calls, the index 0 of an array with a single row is passed as the variable `only`, because Numba would compile the
+called loop again for the literal 0.
 """
 
 import numpy as np

@@ -91,7 +91,8 @@ def trace(e, a, r, A_start, A_rank, B_label, B_rank, labels, bounds):
 def sample(x, A, H, G, uniform, labels, bounds):
     """Draw a segmentation, from right to left; return its number of segments.
 
-    uniform : numbers between 0 and 1, two per segment and one per token of a long segment, at most 3 T.
+    uniform : random numbers between 0 and 1. A segment uses two of them, and a long segment up to one more per token;
+        3 T numbers are enough for T tokens.
     labels, bounds : the label and the end of each segment, from right to left.
     """
     s, total, w, _, _, durations, _, reach, _, g, rows = x

@@ -155,7 +155,10 @@ def tangents_all(
     low, high, x, offsets, weights, A, B, H, G, Y, C, R, log_z, dx, dlog_z,
     nodes, starts, ends, steps, lengths, more, segments,
 ):  # fmt: skip
-    """Write the derivatives for the sequences from `low` to `high` - 1; sums over sequences are weighted."""
+    """Write the derivatives of log Z and of the marginals of the sequences from `low` to `high` - 1.
+
+    In sums over sequences, each sequence counts with its weight.
+    """
     L = A.shape[1]
     for i in range(low, high):
         at, end = offsets[i] + i, offsets[i + 1] + i + 1

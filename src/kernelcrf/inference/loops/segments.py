@@ -63,7 +63,7 @@ def scale_row(x, row, scaled):
 
 @inlined
 def log_times_scaled(matrix, scaled_matrix, k, x, row, scaled, top):
-    """Return the same as `log_times`, computed from scaled numbers unless they underflow.
+    """Return log sum_i exp(matrix[k, i] + x[row, i]), computed from scaled numbers unless they underflow.
 
     top : the sum of the logarithms of the factors by which the matrix and the row of x were divided.
     """
@@ -290,7 +290,10 @@ def marginals_all(
     low, high, x, offsets, weights, A, B, H, G, Y, C, R, of_durations, log_z,
     nodes, starts, ends, steps, lengths, more, segments,
 ):  # fmt: skip
-    """Write the marginals of the sequences from `low` to `high` - 1; sums over sequences are weighted."""
+    """Write the marginals of the sequences from `low` to `high` - 1.
+
+    In sums over sequences, each sequence counts with its weight.
+    """
     for i in range(low, high):
         at, end = offsets[i] + i, offsets[i + 1] + i + 1
         own_steps, own_lengths, own_more = np.zeros_like(steps), np.zeros_like(lengths), np.zeros_like(more)

@@ -16,7 +16,7 @@ SIZE, SPREAD = 256, 150.0
 
 @compiled
 def empty_blocks(n_labels, n):
-    """Return the arrays of blocks for n numbers of each label."""
+    """Return empty arrays for the blocks of n numbers per label."""
     shape = (n_labels, n)
     return np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape)
 
@@ -37,7 +37,7 @@ def push(a, at, value, x):
 
 @compiled
 def push_all(values, x):
-    """Store the columns of an array in the blocks x."""
+    """Store each column of `values`, which has the numbers of one label, in the blocks x."""
     for a in range(values.shape[1]):
         for at in range(len(values)):
             push(a, at, values[at, a], x)
