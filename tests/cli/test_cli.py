@@ -306,7 +306,7 @@ def test_wrong_models_are_one_line_and_an_exit_code(folder, tmp_path):
     for model in (folder / "train.txt", tmp_path, tmp_path / "nothing", tmp_path / "cut.kcrf"):
         assert str(model) in fails(run("tag", model, folder / "test.txt"))
     write(tmp_path / "v.jsonl", [Record("vectors", np.ones((2, 3)), ["O", "O"], None, "")])
-    assert "v.jsonl, line 1, or a sequence after it: X has arrays of numbers, but fit was given feature dicts" in fails(
+    assert "v.jsonl, line 1: X has arrays of numbers, but fit was given feature dicts" in fails(
         run("tag", folder / "chunks.kcrf", tmp_path / "v.jsonl")
     )
 

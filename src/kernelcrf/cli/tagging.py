@@ -149,7 +149,8 @@ def _predict(
     except FormatError:
         raise
     except (TypeError, ValueError) as error:
-        raise FormatError(f"{batch[0].place}, or a sequence after it: {error}") from None
+        place = batch[0].place if len(batch) == 1 else f"a sequence from {batch[0].place} to {batch[-1].place}"
+        raise FormatError(f"{place}: {error}") from None
 
 
 def _columns(

@@ -76,6 +76,7 @@ def _read_xml(path: Path) -> ElementTree.Element:
         raise ValueError(f"{path}: expected XML ({error}). The file may be damaged: use another copy of it") from error
     if collection.tag != ALL or not len(collection):
         raise ValueError(
-            f"{path}: expected an element {ALL} with at least one address, got an element {collection.tag}"
+            f"{path}: the root element is {collection.tag} with {len(collection)} addresses: expected {ALL} with at "
+            "least one. Use the original file of the data set"
         )
     return collection

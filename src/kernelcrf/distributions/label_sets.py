@@ -69,7 +69,7 @@ class LabelSetDistribution(Distribution):
 
     @cached_property
     def _only_field(self) -> NetworkField:
-        """Return the scores of all rows as one field; raise ValueError if the rows are several blocks."""
+        """Return the random field of all rows; raise ValueError if each of several blocks has its field."""
         (field,) = self.model.fields(self.rows, self.engine, self.base)
         return field
 

@@ -45,7 +45,7 @@ inlined = partial(compiled, forceinline=True)
 
 
 class Folder(_CacheLocator):
-    """The folder in which the code of a function is stored, and the state of the sources from which it was compiled."""
+    """The folder of the compiled code of a function, and the state of the source files that this code comes from."""
 
     def __init__(self, function: Callable[..., Any], path: str) -> None:
         self._function, self._path = function, path

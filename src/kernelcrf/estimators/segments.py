@@ -209,7 +209,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         sample_weight : one weight per sequence.
         lengths : the number of tokens of each sequence.
         groups : one group per sequence, as in `ChainCRF.fit`.
-        base_scores : scores of the labels of tokens that are added and not learned, as in `ChainCRF.fit`.
+        base_scores : fixed scores of labels, which are added to those of the model, as in `ChainCRF.fit`.
         """
         self._validate_params()
         if is_distributed(X):

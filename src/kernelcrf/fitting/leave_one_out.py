@@ -136,7 +136,10 @@ def newton_steps(
 
 
 def _system(at: Evaluation, one: LeftOut, tol: float) -> tuple[Product, Floats, float]:
-    """Return the function v -> H_i v, the right side g_i - g, and the relative accuracy of the system for d_i."""
+    """Return the parts of the linear system for the Newton step d_i that leaves out the sequence `one`.
+
+    The parts are the function v -> H_i v, the right side g_i - g, and the relative accuracy to which to solve it.
+    """
     layout, alone = one.objective.layout, one.alone
     sums, state = alone.evaluate(layout, at.theta, 1, curvature=True)
     right = one.weight * sums.gradient - at.gradient

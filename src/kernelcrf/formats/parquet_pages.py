@@ -262,5 +262,5 @@ class StructReader:
         self._left -= size
         content = self._file.read(size) if self._left >= 0 else b""
         if len(content) < size:
-            raise ValueError("the footer or a page header is damaged: it is incomplete")
+            raise ValueError("the footer or a page header is damaged: it ends too early. Use another copy of the file")
         return content

@@ -117,10 +117,10 @@ class Cover:
 
     @cached_property
     def message_nodes(self) -> list[Ints]:
-        """Return, for each entry of the messages, the column of the cover for the same node and label.
+        """Return two arrays, for the messages into the first nodes and into the second nodes of all edges.
 
-        A message has one entry per label of the node that receives it. The first array is for messages into the first
-        nodes of all edges, the second array for messages into the second nodes.
+        A message has one entry per label of the node that receives it. For each entry, the arrays have the column of
+        the cover that belongs to this node and label.
         """
         return [_ranges(self.graph.node_starts[v], self.graph.cards[v]) for v in self.edge_nodes.T]
 

@@ -11,13 +11,14 @@ forward messages alpha_t, the backward messages beta_t, the node marginals p_t a
 Here c_t normalises alpha_t, and o is the elementwise product.
 
 Underflow: let D = max w - min w. If no transition is forbidden, alpha_t(j) / u_t(j) and beta_t(i) vary by at most a
-factor of exp(D) over labels. A label that underflows then has a probability below L exp(2 D) times the smallest number
-of the dtype. This is negligible if D is at most `FREE_RANGE`, for any node scores. If transitions are forbidden or D is
-larger, a label of negligible weight may later be the only possible one. In this case, the edges are `guarded`: messages
-are float64, and the logarithms of their factors must stay within `EDGE_RANGE`, `NODE_RANGE` and `MESSAGE_RANGE`. These
-limits sum to 700, and float64 underflows at 708. A sequence that exceeds a limit is marked as failed, its messages are
-set to zero, and the caller computes it in log space. For a label that no allowed path reaches, u is set to 0, because
-its backward messages could overflow.
+factor of exp(D) over labels. Therefore, a label that underflows has a probability below L exp(2 D) times the smallest
+number of the dtype. This is negligible if D is at most `FREE_RANGE`, for any node scores. If transitions are forbidden
+or D is larger, a label of negligible weight may later be the only possible one. In this case, the edges are `guarded`:
+messages are float64, and a message is the product of a factor of the edge, a factor of the node, and an earlier
+message. Their logarithms must stay within `EDGE_RANGE`, `NODE_RANGE` and `MESSAGE_RANGE`, in this order. These limits
+sum to 700, and float64 underflows at 708. A sequence that exceeds a limit is marked as failed, its messages are set to
+zero, and the caller computes it in log space. For a label that no allowed path reaches, u is set to 0, because its
+backward messages could overflow.
 
 To save logarithms, log Z uses the logarithms of products of many c_t. Each c_t is at least exp(-D), or exp(-700) with
 guarded edges. A factor below 1e-100 is kept out of the product, so that the product never falls below 1e-200, where it

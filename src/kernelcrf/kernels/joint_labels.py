@@ -94,10 +94,10 @@ class Reversible(LabelMap):
 
     @cached_property
     def _orbits(self) -> tuple[Places, Places, Places, Array]:
-        """Pair each joint label with its reverse, and return four arrays; A has one column per pair.
+        """Pair each joint label with its reverse, and return four arrays that describe the pairs.
 
         The arrays are: the first joint label of each pair, the second joint label of each pair, the index of the pair
-        of each joint label, and the value of the nonzero entries in each column of A.
+        of each joint label, and for each pair, the value of the nonzero entries in its column of the matrix A.
         """
         places = np.arange(self.L).reshape((self.n_labels,) * self.nodes)
         reverse = places.transpose().ravel()

@@ -312,9 +312,9 @@ class GraphModel(NetworkModel):
         return {name: self._landmarks_of(partial(named_term, name)) for name in self.named.sources}
 
     def _landmarks_of(self, term: Callable[[str], str]) -> Inputs | dict[Type, Inputs] | None:
-        """Return the landmarks of one input of nodes, as a dict from types of nodes if nodes have types.
+        """Return the landmarks of one input of the nodes; if nodes have types, a dict from types to landmarks.
 
-        term : a function from a kind of nodes to the name of the term that scores this input.
+        term : a function from a kind of nodes (each type has one) to the name of the term that scores this input.
         """
         if self.kinds.node_types is None:
             return self.landmarks_of(term(NODES))

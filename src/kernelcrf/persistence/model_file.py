@@ -75,7 +75,7 @@ def write(path: PathLike, config: Mapping[str, object], arrays: Mapping[str, Arr
 def read(path: PathLike, *, texts: Callable[[Texts], Sequence[str]] = list) -> Content:
     """Return the content of a model file; raise ModelFileError if the file is not valid.
 
-    texts : a function that converts each long list of strings from a `Texts` object to another sequence.
+    texts : a function that gets each long list of strings, as a `Texts` object, and returns the sequence to use.
     """
     size = Path(path).stat().st_size
     if not Path(path).is_file():

@@ -151,9 +151,9 @@ class Dual:
 
 
 def _is_slow(gaps: list[float], allowed: float) -> bool:
-    """Return whether too many more passes are expected, both after the last pass and after the one before.
+    """Return whether two estimates of the remaining passes, after the last two passes, are both too high.
 
-    The expectation after a single pass can be wrong: additional steps for some sequences can increase the gaps of the
+    A single estimate can be wrong: additional steps for some sequences can increase the gaps of the
     others for one pass, but not for every pass.
     """
     return min(_expected_passes(gaps, allowed), _expected_passes(gaps[:-1], allowed)) > MOST_EXPECTED

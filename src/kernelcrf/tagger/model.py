@@ -141,8 +141,8 @@ class StoredModel:
                 else f"is of type {type(tokens).__name__}"
             )
             raise TypeError(
-                f"tokens {given}: expected a dict with the entries {shown_list(self.readers)}, as in fit. Pass one "
-                "sequence"
+                f"the argument tokens {given}: expected one sequence, as a dict with the entries "
+                f"{shown_list(self.readers)}, as in fit"
             )
         rows = {entry: reader.read(tokens[str(entry)]) for entry, reader in self.readers.items()}
         lengths = {entry: _n_rows(x) for entry, x in rows.items()}

@@ -179,7 +179,7 @@ def model_bytes(model: CRFsuiteModel) -> bytes:
     labels = _encode("labels", model.labels)
     attributes = _encode("attributes", model.attributes)
     if not labels:
-        raise ValueError("the model has no labels: expected at least one")
+        raise ValueError("the model has no labels: a file of CRFsuite needs at least one. Fit the model to labels")
     state = _sorted_features("state", STATE, model.state, (len(attributes), len(labels)))
     transitions = _sorted_features("transitions", TRANSITION, model.transitions, (len(labels), len(labels)))
     n_features = len(state) + len(transitions)
@@ -236,13 +236,13 @@ def _parse(file: CheckedBytes) -> CRFsuiteModel:
     sources = np.where(of_state, n_attributes, n_labels)
     if (features["kind"] > TRANSITION).any() or (features["source"] >= sources).any():
         raise ModelFileError(
-            "a feature is of an unknown kind, or its attribute or first label has no name: expected the kinds 0 and "
-            "1, and numbers of attributes and labels that have names"
+            "a feature is of an unknown kind, or its attribute or first label is not in the file: expected the kinds 0 "
+            "and 1, and attributes and labels of the file. The file may be damaged: use another copy of it"
         )
     if (features["label"] >= n_labels).any() or not np.isfinite(features["weight"]).all():
         raise ModelFileError(
-            "a feature has a weight that is not finite, or its label has no name: expected finite weights, and "
-            "numbers of labels that have names"
+            "a feature has a weight that is not finite, or its label is not in the file: expected finite weights, and "
+            "labels of the file. The file may be damaged: use another copy of it"
         )
     for mark, n, position, is_listed in ((BY_LABEL, n_labels, 3, ~of_state), (BY_ATTRIBUTE, n_attributes, 4, of_state)):
         _check_references(file, positions[position], mark, n, features["source"], is_listed)
