@@ -93,7 +93,7 @@ def test_workers_hold_nothing_after_labelling_failed(client, tmp_path):
 @pytest.mark.usefixtures("no_garbage_collection")
 def test_work_is_refused_where_nothing_would_release_it(client):
     engine = DaskEngine(client)
-    with pytest.raises(RuntimeError, match=r"outside of `with kernelcrf\.distributed\.cluster\.releasing\(\):`"):
+    with pytest.raises(RuntimeError, match=r"outside of a block `with kernelcrf\.distributed\.cluster\.releasing\(\):"):
         engine.call(abs, -1)
     with releasing(), pytest.raises(ZeroDivisionError) as caught:
         engine.fetch(engine.each(divmod, [1, 2], [0, 1]))

@@ -20,7 +20,7 @@ for x in flagged:
     x[1:2, -1] = 1.0
 def total(X, Y):
     return X[:, :2] @ Y[:, :2].T + RBF(0.5)(X[:, :2], Y[:, :2]) * np.outer(X[:, 2], Y[:, 2])
-options = {"C": 3.0, "tol": 1e-10, "random_state": 0, "laplace": True}
+options = {"C": 3.0, "fit_intercept": False, "tol": 1e-10, "random_state": 0, "laplace": True}
 dense = ChainCRF(total, n_components=None, **options).fit(flagged, data.y)
 inputs = {"all": Input("linear"), "second": Input(RBF(0.5), n_components=None, scores="seconds")}
 crf = ChainCRF(inputs=inputs, certify_full=True, **options).fit(data.X, data.y)

@@ -158,7 +158,7 @@ def test_tags_of_segments_have_scores_of_their_own():
         for t in range(len(base)):
             expected = [sum(w for z, w in zip(legal, weights, strict=True) if z[t] == k) for k in range(3)]
             np.testing.assert_allclose(p[t], expected, atol=1e-6)
-    with pytest.raises(ValueError, match="tokens alone"):
+    with pytest.raises(ValueError, match="expected only scores of tokens"):
         SegmentCRF("linear").fit(X, y, base_scores={"steps": STEPS})
 
 

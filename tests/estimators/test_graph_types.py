@@ -218,7 +218,7 @@ def test_files_give_the_same_model(tmp_path, parameters):
         ({"named": {"ring": 10**6, "far": 2}}, "expected at most .* joint labels"),
         ({"named": {"ring": 3}}, "expected one of"),
         ({"named": {"ring": 3, "far": 2, "more": 3}}, "expected features for .*more"),
-        ({"node_types": ["atom", "atom"]}, "expected different types"),
+        ({"node_types": ["atom", "atom"]}, "expected no duplicates"),
         ({"node_types": [1.5]}, "expected a list of strings and integers"),
         ({"node_types": None}, "expected one of"),
         ({"edge_types": [1]}, "expected one of"),

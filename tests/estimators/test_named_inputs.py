@@ -226,7 +226,7 @@ def test_other_inputs_than_those_of_the_fit_are_refused(name):
     of_entries, of_columns = fitted(name, entries(name), inputs=BOTH), fitted(name, shaped(name, ROWS), inputs=COLUMNS)
     with pytest.raises(TypeError, match="expected mappings with the entries 'vectors', 'words'"):
         of_entries.predict(shaped(name, ROWS))
-    with pytest.raises(TypeError, match="expected no mappings"):
+    with pytest.raises(TypeError, match="expected sequences that are not mappings"):
         of_columns.predict(entries(name))
     with pytest.raises(ValueError, match=f"X has 2 features, but {name} is expecting 3 features"):
         of_columns.predict(shaped(name, ROWS[:, :2]))
@@ -376,7 +376,7 @@ def test_an_input_of_first_or_last_tokens_of_segmentations_equals_a_kernel_that_
     def total(A, B):
         return A[:, :2] @ B[:, :2].T + RBF(0.5)(A[:, :2], B[:, :2]) * np.outer(A[:, 2], B[:, 2])
 
-    options = {"laplace": True, "ends": False}
+    options = {"laplace": True, "ends": False, "fit_intercept": False}
     dense = fitted("SegmentCRF", flagged, kernel=total, n_components=None, **options)
     inputs = {"all": Input("linear"), "some": Input(RBF(0.5), n_components=None, scores=scores)}
     crf = fitted("SegmentCRF", X, inputs=inputs, certify_full=True, **options)

@@ -208,7 +208,7 @@ def changed(name, value):
     ("change_config", "change_arrays", "message"),
     [
         (changed("class", "FunctionTransformer"), None, "unknown transformer 'FunctionTransformer'"),
-        (changed("parameters", {"func": "print"}), None, r"no parameters \['func'\]"),
+        (changed("parameters", {"func": "print"}), None, r"sets the parameters \['func'\]"),
         (changed("output", "csv"), None, "output is 'csv'"),
         (changed("n_features", 3), None, "'step 0.mean_' is absent, or has the wrong type, shape or values"),
         (changed("n_features", True), None, "n_features is True"),

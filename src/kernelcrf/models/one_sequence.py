@@ -50,7 +50,7 @@ class OneSequence:
 
         If the result is None, use the general prediction for many sequences, which finds the labels or raises an error.
         """
-        entries = self.reader.look_up(x)
+        entries = self.reader.look_up(x, zeros=False)
         if entries is None:
             return None
         labels = np.empty(entries.shape[0], np.int32)
@@ -59,7 +59,7 @@ class OneSequence:
 
     def marginals(self, x: UserData) -> Floats | None:
         """Return the label probabilities of a sequence, one row per token, or None if this object cannot find them."""
-        entries, edges = self.reader.look_up(x), self._edges
+        entries, edges = self.reader.look_up(x, zeros=False), self._edges
         if entries is None or edges.guarded:
             return None
         n_nodes, n_labels = entries.shape[0], self.constant.shape[1]

@@ -108,7 +108,7 @@ def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool, place: Place
     """
     hashes = not has_vocabulary(vectorizer)
     if not (hashes or fit or isinstance(tokens, NamedTokens)):
-        entries = look_up(tokens, vectorizer)
+        entries = look_up(tokens, vectorizer, zeros=True)
         if entries is not None:
             return entries
     items, ids, offsets = _distinct_items(tokens, HASHED_SEPARATOR if hashes else vectorizer.separator, place)
@@ -133,11 +133,13 @@ def _set_names(vectorizer: DictVectorizer, names: Sequence[str]) -> DictVectoriz
     return vectorizer
 
 
-def look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries | None:
+def look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer, *, zeros: bool) -> Entries | None:
     """Compute the feature matrix of the tokens in a fast way; return None if only `vectorize` can compute it.
 
     The fast way needs tokens that are all collections of names, or all dicts. The values in these dicts must be
     strings, finite numbers, booleans or dicts.
+
+    zeros : whether to keep numbers and booleans that are 0; their entries do not change scores.
     """
     kinds = set(map(type, tokens))
     if tokens and kinds <= KINDS_OF_NAMES:
@@ -146,7 +148,7 @@ def look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries |
         return None
     # Built-in functions take half of the time of a Python loop, but `join` needs strings.
     strings = map(vectorizer.separator.join, chain.from_iterable(map(dict.items, tokens)))
-    return _find_names(tokens, strings, vectorizer) or _collect(tokens, vectorizer)
+    return _find_names(tokens, strings, vectorizer) or _collect(tokens, vectorizer, zeros)
 
 
 def _find_names(tokens: Sequence[UserData], names: Iterable[str], vectorizer: DictVectorizer) -> Entries | None:
@@ -169,12 +171,12 @@ def _find_names(tokens: Sequence[UserData], names: Iterable[str], vectorizer: Di
     return Entries(columns, ones, offsets, len(vectorizer.feature_names_))
 
 
-def _collect(tokens: Sequence[Mapping[str, UserData]], vectorizer: DictVectorizer) -> Entries | None:
+def _collect(tokens: Sequence[Mapping[str, UserData]], vectorizer: DictVectorizer, zeros: bool) -> Entries | None:
     """Compute the feature matrix of ordinary feature dicts; return None if only `vectorize` can compute it."""
     names, values, ends = list[str](), list[float](), [0]
     try:
         for token in tokens:
-            collect_items(token, vectorizer.separator, names, values)
+            collect_items(token, vectorizer.separator, names, values, zeros)
             ends.append(len(names))
     except TypeError:
         return None

@@ -80,15 +80,16 @@ def flat_items(token: UserData, separator: str = SEPARATOR, prefix: str = "", wh
 
 
 def collect_items(
-    token: Mapping[str, UserData], separator: str, names: list[str], values: list[float], prefix: str = ""
+    token: Mapping[str, UserData], separator: str, names: list[str], values: list[float], zeros: bool, prefix: str = ""
 ) -> None:
-    """Append the column names and the values of a feature dict to two lists; leave out items whose value is 0.
+    """Append the column names and the values of a feature dict to two lists.
 
     This is a fast way to read ordinary dicts. Raise TypeError if a name is not a string, or if a value is not a string,
     a finite number of Python, a boolean or a dict. Callers then use `flat_items` and `check_item`, which accept more
     types and say which item is wrong.
 
     separator : the text between a name and a value, and between the names of nested dicts.
+    zeros : whether to keep items whose value is 0. They do not change scores, but a fit counts where a feature occurs.
     """
     for name, value in token.items():
         kind = type(value)
@@ -96,11 +97,11 @@ def collect_items(
             names.append(prefix + name + separator + value)
             values.append(1.0)
         elif kind is bool or kind is int or (kind is float and isfinite(value)):
-            if value:
+            if value or zeros:
                 names.append(prefix + name)
                 values.append(value)
         elif kind is dict:
-            collect_items(value, separator, names, values, prefix + name + separator)
+            collect_items(value, separator, names, values, zeros, prefix + name + separator)
         else:
             raise TypeError(
                 "a feature has a value that is not finite, or of an unusual type: expected a finite number, a "

@@ -115,7 +115,7 @@ class SequenceReader:
         Making `Entries` is faster than making a CSR matrix. If `lengths` is given, X may already be of this type.
         """
         if lengths is None and type(X) is list and len(X) == 1:
-            entries = self.look_up(X[0])
+            entries = self.look_up(X[0], zeros=True)
             if entries is not None:
                 return entries, _number_chains([len(X[0])], first)
         parts, chains, kind = open_sequences(X, lengths, first)
@@ -142,14 +142,16 @@ class SequenceReader:
             )
         return flat, chains
 
-    def look_up(self, x: UserData) -> Entries | None:
+    def look_up(self, x: UserData, *, zeros: bool) -> Entries | None:
         """Compute the features of one sequence in a fast way; return None if only `read_entries` can compute them.
 
         The fast way needs a vocabulary, and an ordinary list of feature dicts or of lists of feature names.
+
+        zeros : whether to keep features whose value is 0; they do not change scores.
         """
         if type(x) is not list or not feature_dicts.has_vocabulary(self.vectorizer):
             return None
-        return feature_dicts.look_up(x, self.vectorizer)
+        return feature_dicts.look_up(x, self.vectorizer, zeros=zeros)
 
     def width(self, name: str) -> int:
         """Return the number of columns. There is only one input, so `name` is ignored."""
