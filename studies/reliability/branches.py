@@ -31,7 +31,7 @@ LOOPS = [
         for one in ["chain", "clique_tree", "decoding", "feasibility", "gibbs", "loopy", "tangents"]
     ),
     *("tests/partitions/test_fused_chains.py", "tests/solvers/test_dual.py"),
-    *(f"tests/basis/test_{one}.py" for one in ("distinct", "entries", "folded")),
+    *(f"tests/basis/test_{one}.py" for one in ("distinct_inputs", "sparse_entries", "kernel_weights")),
 ]
 OPTIONS = {"quick": 0, "data": ""}
 

@@ -176,7 +176,7 @@ def _collect(tokens: Sequence[Mapping[str, UserData]], vectorizer: DictVectorize
     names, values, ends = list[str](), list[float](), [0]
     try:
         for token in tokens:
-            collect_items(token, vectorizer.separator, names, values, zeros)
+            collect_items(token, vectorizer.separator, names, values, zeros=zeros)
             ends.append(len(names))
     except TypeError:
         return None

@@ -80,7 +80,13 @@ def flat_items(token: UserData, separator: str = SEPARATOR, prefix: str = "", wh
 
 
 def collect_items(
-    token: Mapping[str, UserData], separator: str, names: list[str], values: list[float], zeros: bool, prefix: str = ""
+    token: Mapping[str, UserData],
+    separator: str,
+    names: list[str],
+    values: list[float],
+    prefix: str = "",
+    *,
+    zeros: bool = False,
 ) -> None:
     """Append the column names and the values of a feature dict to two lists.
 
@@ -101,7 +107,7 @@ def collect_items(
                 names.append(prefix + name)
                 values.append(value)
         elif kind is dict:
-            collect_items(value, separator, names, values, zeros, prefix + name + separator)
+            collect_items(value, separator, names, values, prefix + name + separator, zeros=zeros)
         else:
             raise TypeError(
                 "a feature has a value that is not finite, or of an unusual type: expected a finite number, a "

@@ -37,10 +37,10 @@ def viterbi(s: Floats, w: Floats) -> list[int]:
     delta[0] = s[0]
     rows, add, largest = list(delta), np.add, np.maximum.reduce
     next(steps)
-    for t, (before, now, own, step) in enumerate(zip(delta[:, :, None], rows[1:], s[1:], steps, strict=False), 1):
+    for t, (before, now, of_token, step) in enumerate(zip(delta[:, :, None], rows[1:], s[1:], steps, strict=False), 1):
         add(step, before, out=sums)
         largest(sums, axis=0, out=now)
-        add(now, own, out=now)
+        add(now, of_token, out=now)
         if not t % SHIFT_EVERY:
             now -= largest(now)
     label = int(rows[-1].argmax())

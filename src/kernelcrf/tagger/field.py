@@ -67,8 +67,8 @@ class TaggedField:
 
     @cached_property
     def _both(self) -> tuple[Floats, Floats]:
-        found = [marginals(s, w, edges=True) for s, w in self._sequences()]
-        return np.concatenate([p for p, _ in found]), np.concatenate([q for _, q in found if q is not None])
+        both = [marginals(s, w, edges=True) for s, w in self._sequences()]
+        return np.concatenate([p for p, _ in both]), np.concatenate([q for _, q in both if q is not None])
 
     def _steps(self, rows: slice) -> Floats:
         return self.w if self.w.ndim == 2 else self.w[rows]

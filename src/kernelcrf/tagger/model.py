@@ -257,9 +257,9 @@ def _read_terms(
         pairs = read_pairs(arrays, name, size)
         n_weights = n * k_y.rank if pairs is None else len(pairs[1])
         sizes.append(n_weights)
-        own = arrays[WEIGHTS].reshape(-1)[used : used + n_weights]
+        weights = arrays[WEIGHTS].reshape(-1)[used : used + n_weights]
         used += n_weights
-        if len(own) != n_weights:
+        if len(weights) != n_weights:
             continue
         if pairs is not None and not (k_y.is_identity and len(pairs[0]) == n + 1):
             raise ModelFileError(
@@ -269,9 +269,9 @@ def _read_terms(
         if one["kernel"] is None:
             W = np.zeros((1, k_y.rank))
             if pairs is None:
-                W[0] = own
+                W[0] = weights
             else:
-                W[0, pairs[1]] = own
+                W[0, pairs[1]] = weights
             constants[name] = np.asarray(k_y.expand(W))[0]
             continue
         check_kernel(one["kernel"])
@@ -283,9 +283,9 @@ def _read_terms(
                 "damaged: use another copy of it"
             )
         if pairs is not None:
-            terms.append((pair_weights(*pairs, own, k_y), source, cliques))
+            terms.append((pair_weights(*pairs, weights, k_y), source, cliques))
             continue
-        W = own.reshape(n, k_y.rank)
+        W = weights.reshape(n, k_y.rank)
         if stored.R is None:
             terms.append((DenseWeights(W, k_y), source, cliques))
         else:

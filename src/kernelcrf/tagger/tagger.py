@@ -122,14 +122,14 @@ class Tagger:
         if not scores:
             return []
         scheme = scheme_of(classes, scheme)
-        found = [spans(labels, scheme) for labels in self._labels(scores)]
+        of_sequences = [spans(labels, scheme) for labels in self._labels(scores)]
         rules = span_rules(classes, scheme)
         number = {label: k for k, label in enumerate(rules.types)}
-        rows = [(i, start, end, number[label]) for i, row in enumerate(found) for start, end, label in row]
+        rows = [(i, start, end, number[label]) for i, row in enumerate(of_sequences) for start, end, label in row]
         field = TaggedField.of(scores)
         p = span_probabilities(field, rules, SpanTable(*np.array(rows, np.intp).reshape(-1, 4).T)).tolist()
         after = iter(p)
-        return [[TaggedSpan(*span, next(after)) for span in row] for row in found]
+        return [[TaggedSpan(*span, next(after)) for span in row] for row in of_sequences]
 
 
 Scores = tuple[Floats, Floats]
