@@ -1,8 +1,8 @@
 """Compare the speed of two checkouts of kernelcrf, side by side in one run.
 
 Each checkout has its own process, with one thread. The processes take turns: a task runs once in the one, then once in
-the other, so that a disturbance hits both. The table has the medians of the seconds of CPU time, and
-the median and the quartiles of their ratio.
+the other, so that a disturbance hits both. The table has the medians of the CPU time, and the median and the
+quartiles of its ratio. The last row has the peak memory of the two processes after all tasks.
 
     python -m studies speed.commits /path/to/older/checkout --rounds 7
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parents[2]
 # Older checkouts fit arrays without an intercept by default.
 PLAIN = {"fit_intercept": False}
+MEMORY = "memory"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
@@ -51,6 +53,8 @@ def main(arguments: list[str]) -> None:
         low, ratio, high = np.quantile(times[:, 1] / times[:, 0], (0.25, 0.5, 0.75))
         row = f"{before * 1e3:.4g} ms | {after * 1e3:.4g} ms | {ratio:.3f} | {low:.3f} to {high:.3f}"
         print(f"| {task} | {row} |", flush=True)
+    before, after = (ask(worker, MEMORY) for worker in workers)
+    print(f"| peak memory | {before:.0f} MB | {after:.0f} MB | {after / before:.3f} | |")
     for worker in workers:
         worker.stdin.close()
         worker.wait()
@@ -77,8 +81,13 @@ def work() -> None:
     for line in sys.stdin:
         task = line.strip()
         if task not in prepared:
-            prepared[task] = TASKS[task]()
+            prepared[task] = peak_memory if task == MEMORY else TASKS[task]()
         print(json.dumps(prepared[task]()), flush=True)
+
+
+def peak_memory() -> float:
+    """Return the peak memory of this process in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def seconds(function: Callable[[], Any]) -> Callable[[], float]:
