@@ -56,7 +56,7 @@ BARE = [graph[:2] for graph in GRAPHS]
 NODE_LABELS = [(x[0][:, 0] + 0.3 * RNG.normal(size=4) > 0).astype(int) for x in GRAPHS]
 
 # The numbers on file are those of fits without constant scores of labels.
-ChainCRF = partial(kernelcrf.ChainCRF, fit_intercept=False)
+ChainCRF = partial(kernelcrf.ChainCRF, decoding="viterbi", fit_intercept=False)
 KernelClassifier = partial(kernelcrf.KernelClassifier, fit_intercept=False)
 
 LOW = {"n_components": 8}

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from kernelcrf import ChainCRF, GraphCRF, MultiLabelCRF, SegmentCRF, load
+from kernelcrf import ChainCRF, GraphCRF, Input, MultiLabelCRF, SegmentCRF, load
 from kernelcrf.decoding import RULES, DecodingRule, ExpectedF1, Marginal, Viterbi, rules_for
 from kernelcrf.distributions import ChainDistribution, LabelSetDistribution, SegmentDistribution
 
@@ -110,8 +111,30 @@ def test_a_rule_that_a_file_cannot_store_is_named(crf, tmp_path):
 def test_wrong_parameters_of_rules_are_refused(crf):
     with pytest.raises(ValueError, match="scheme='IOE': expected"):
         ExpectedF1("IOE")
-    with pytest.raises(ValueError, match="rule='best': expected 'viterbi', 'marginal', 'f1' or a decoding rule"):
+    with pytest.raises(
+        ValueError, match="rule='best': expected 'viterbi', 'marginal', 'f1', 'auto' or a decoding rule"
+    ):
         crf.distribution(X).decode("best")
     numbers = ChainCRF("linear", C=1.0).fit(X, [np.arange(5) % 2 for _ in X])
     with pytest.raises(ValueError, match="decoding='f1' with the labels 0, 1: expected tags of spans"):
         numbers.distribution(X).decode("f1")
+
+
+def test_labels_of_arrays_are_chosen_one_by_one_unless_they_are_tags_or_constrained():
+    names = [np.where(y == "O", "rest", y) for y in Y]
+    pairs = [(a, b) for a in ("rest", "B-A", "I-A") for b in ("rest", "B-A", "I-A")]
+    mixed = [{"dense": x, "words": [["w"]] * len(x)} for x in X]
+    dense, words = Input("linear", of="dense"), Input("linear", of="words")
+    linear = {"kernel": "linear"}
+    for inputs, labels, options, expected in (
+        (X, names, linear, "marginal"),
+        (mixed, names, {"inputs": {"a": dense, "b": Input("linear", of="dense", columns=[0])}}, "marginal"),
+        (X, Y, linear, "viterbi"),
+        (X, names, {**linear, "constraints": pairs}, "viterbi"),
+        ([sp.csr_array(x) for x in X], names, linear, "viterbi"),
+        (mixed, names, {"inputs": {"a": dense, "b": words}}, "viterbi"),
+    ):
+        crf = ChainCRF(C=0.01, **options).fit(inputs, labels)
+        distribution = crf.distribution(inputs)
+        assert distribution.scores_tokens_alone == (expected == "marginal")
+        assert [y.tolist() for y in crf.predict(inputs)] == [y.tolist() for y in distribution.decode(expected)]

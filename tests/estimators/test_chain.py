@@ -268,7 +268,9 @@ def test_a_fit_that_ends_early_warns_with_its_gap(train):
 def test_what_does_not_fit_is_refused(model, train):
     with pytest.raises(NotFittedError):
         ChainCRF(C=1.0).predict(train.X)
-    with pytest.raises(ValueError, match="decoding='best': expected 'viterbi', 'marginal', 'f1' or a decoding rule"):
+    with pytest.raises(
+        ValueError, match="decoding='best': expected 'viterbi', 'marginal', 'f1', 'auto' or a decoding rule"
+    ):
         ChainCRF(decoding="best", C=1.0).fit(train.X, train.y)
     with pytest.raises(ValueError, match="gamma='small'"):
         ChainCRF(gamma="small", C=1.0).fit(train.X, train.y)

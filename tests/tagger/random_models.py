@@ -92,12 +92,12 @@ def model(seed: int) -> tuple[Any, list[Any]]:
     else:
         options["weights"] = pick(rng, ("observed", "all", 2.0, ("observed", "observed")))
     if labels is TAGS:
-        options["decoding"] = pick(rng, ("viterbi", "marginal", "f1", ExpectedF1("IOB2")))
+        options["decoding"] = pick(rng, ("auto", "viterbi", "marginal", "f1", ExpectedF1("IOB2")))
         if flip(rng, 0.4):
             y = [["O", "B-X", "I-X", "O", "B-Y", "I-Y", "I-Y"][:T] for T in lengths]
             options["constraints"] = "BIO"
     else:
-        options["decoding"] = pick(rng, ("viterbi", "marginal"))
+        options["decoding"] = pick(rng, ("auto", "viterbi", "marginal"))
         if flip(rng, 0.2):
             pairs = {(a, b) for one in y for a, b in pairwise(one)}
             ends = {(None, one[0]) for one in y} | {(one[-1], None) for one in y}

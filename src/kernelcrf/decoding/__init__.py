@@ -4,15 +4,16 @@ from dataclasses import asdict
 from functools import cache
 
 from kernelcrf.arrays import Config, UserData
+from kernelcrf.decoding.auto import Auto
 from kernelcrf.decoding.expected_f1 import ExpectedF1
 from kernelcrf.decoding.marginal import Marginal
 from kernelcrf.decoding.rule import DecodingRule
 from kernelcrf.decoding.viterbi import Viterbi
 from kernelcrf.validation import Constraint, Parameter, either, one_of, shown
 
-RULES: dict[str, type[DecodingRule]] = {rule.name: rule for rule in (Viterbi, Marginal, ExpectedF1)}
+RULES: dict[str, type[DecodingRule]] = {rule.name: rule for rule in (Viterbi, Marginal, ExpectedF1, Auto)}
 
-VITERBI = Viterbi.name
+VITERBI, MARGINAL, AUTO = Viterbi.name, Marginal.name, Auto.name
 
 
 @cache
@@ -66,4 +67,4 @@ def rule_from_config(config: str | Config) -> str | DecodingRule:
     return RULES[name](**parameters)
 
 
-__all__ = ["RULES", "DecodingRule", "ExpectedF1", "Marginal", "Viterbi"]
+__all__ = ["RULES", "Auto", "DecodingRule", "ExpectedF1", "Marginal", "Viterbi"]

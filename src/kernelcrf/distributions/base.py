@@ -30,7 +30,7 @@ class Distribution:
     >>> crf = ChainCRF(C=10.0, n_components=50, random_state=0).fit(data.X, data.y)
     >>> distribution = crf.distribution(data.X)
     >>> isinstance(distribution, Distribution), distribution.n_samples, distribution.rule
-    (True, 30, 'viterbi')
+    (True, 30, 'auto')
     >>> distribution.probabilities.shape == distribution.shape, distribution.best.shape == distribution.shape[:-1]
     (True, True)
     """

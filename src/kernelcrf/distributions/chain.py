@@ -66,6 +66,11 @@ class ChainDistribution(SequenceDistribution):
     field: ChainField
     inputs: Inputs | Entries
 
+    @property
+    def scores_tokens_alone(self) -> bool:
+        """Return whether labels of this kind are usually scored one by one, and not as spans or whole labellings."""
+        return self.model.scores_tokens_alone
+
     def edge_marginals(self) -> list[Array]:
         """Return one array per sequence: entry [t, i, j] is p(y_{t-1} = i, y_t = j | x), or 0 for the first token."""
         return Ragged.cut(self.field.edge_marginals(), self.chains.offsets)

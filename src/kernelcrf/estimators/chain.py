@@ -19,7 +19,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from kernelcrf.answers.leave_one_out import predict_left_out
 from kernelcrf.arrays import Array, Floats, Labels, UserData
-from kernelcrf.decoding import VITERBI, DecodingRule, rules_for
+from kernelcrf.decoding import AUTO as AUTO_RULE
+from kernelcrf.decoding import MARGINAL, VITERBI, DecodingRule, find_rule, rules_for
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.chain import ChainDistribution
@@ -31,13 +32,16 @@ from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.fitting.held_out import Comparison, HeldOutSearch, KernelChoice
 from kernelcrf.fitting.leave_one_out import LeaveOneOut
 from kernelcrf.fitting.training_data import read_training_data
-from kernelcrf.models.chain import ChainModel
+from kernelcrf.graphs.structure import Legal
+from kernelcrf.models.chain import ChainModel, tokens_count_alone
 from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
 from kernelcrf.models.one_sequence import OneSequence
 from kernelcrf.persistence import PathLike
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX, write_model
 from kernelcrf.readers.base_scores import check_base_scores
 from kernelcrf.readers.containers import Ragged
+from kernelcrf.readers.inputs import InputsReader
+from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.rules import HeldOut, find_C_rule
 from kernelcrf.score.cliques import OF_INPUTS, TOKENS
 from kernelcrf.score.terms import TOKEN_TERM, named_term
@@ -127,11 +131,13 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         `uncertainty` and `predict_proba(posterior="laplace")` need. "diagonal" is faster, with one pass over the data.
         It ignores covariances between weights, and between the tokens of a sequence that share a weight, so the
         marginal likelihood is only a rough approximation. Use it for linear models that you want to pass as `prior`.
-    decoding : "viterbi", "marginal", "f1" or a rule of kernelcrf.decoding, default="viterbi"
-        Whether `predict` returns the likeliest labelling, the likeliest label of each token, or the labels with the
-        highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER. A span can then be predicted
-        only if its probability is above a threshold, which is computed from all sequences of X together. So pass a
-        whole test set to `predict`, not one sequence at a time.
+    decoding : "auto", "viterbi", "marginal", "f1" or a rule of kernelcrf.decoding, default="auto"
+        Whether `predict` returns the likeliest labelling ("viterbi"), the likeliest label of each token ("marginal"),
+        or the labels with the highest expected F1 score of spans. "auto" means "marginal" if all inputs are arrays or
+        data frames, unless labels are tags of spans such as B-PER or have constraints, and "viterbi" otherwise. For
+        "f1" the labels must be tags such as B-PER. A span can then be predicted only if its probability is above a
+        threshold, which is computed from all sequences of X together. So pass a whole test set to `predict`, not one
+        sequence at a time.
     weights : "observed", "all", float or two of these values, default="observed"
         Which pairs have a weight. "observed" means the pairs of a feature and a label that occur together in the
         training data, and all transitions from a label to the next. "all" means every pair. A number means the pairs,
@@ -264,7 +270,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     2.0
     """
 
-    decoding: Annotated[str | DecodingRule, rules_for(ChainDistribution)] = "viterbi"
+    decoding: Annotated[str | DecodingRule, rules_for(ChainDistribution)] = AUTO_RULE
     laplace: Annotated[bool | str, LAPLACE] = False
     engine: Annotated[Any, ENGINE] = None
 
@@ -358,7 +364,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             earlier,
             prior=known,
             dense=self._dense_inputs(reader),
-            compare=partial(self._compare, read.labels.classes),
+            compare=partial(self._compare, reader, read.labels.classes, read.legal),
         )
         if trained.held_out is not None:
             _warn_of_rare_spans(trained.held_out, read.labels.classes)
@@ -369,7 +375,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
 
     def predict(self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None) -> list[Array]:
         model = self._model
-        if self.decoding == VITERBI and (one := _of_one(model, X, lengths, base_scores)) is not None:
+        # Models that can answer for one sequence have feature dicts, for which "auto" is "viterbi".
+        if self.decoding in (VITERBI, AUTO_RULE) and (one := _of_one(model, X, lengths, base_scores)) is not None:
             indices = one.label(X[0])
             if indices is not None:
                 return Ragged([model.labels.classes[indices]])
@@ -473,7 +480,13 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         of_inputs = [named_term(name) for name, one in self._named_inputs.items() if one.scores == TOKENS]
         return self._least_counts_of(of_inputs or [TOKEN_TERM])
 
-    def _compare(self, classes: Array, choice: KernelChoice | None) -> Comparison:
+    def _compare(
+        self,
+        reader: SequenceReader | InputsReader,
+        classes: Array,
+        legal: Legal | None,
+        choice: KernelChoice | None,
+    ) -> Comparison:
         """Return what the search for C compares on held-out sequences: kernels, and the metric of `HeldOut`, if any.
 
         choice : the kernels to compare, or None.
@@ -487,7 +500,9 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             def metric(true: Sequence[Labels], predicted: Sequence[Labels]) -> float:
                 return float(of_labels(*([classes[indices] for indices in labels] for labels in (true, predicted))))
 
-        return Comparison(choice, metric, counts=_are_tags(classes))
+        decoding = find_rule(self.decoding).name
+        by_token = decoding == MARGINAL or (decoding == AUTO_RULE and tokens_count_alone(reader, classes, legal))
+        return Comparison(choice, metric, counts=_are_tags(classes), by_token=by_token)
 
     def _expected_features(self) -> dict[bool, int]:
         """Return the likely number of kernel features per token, which determines how data are divided on a cluster.

@@ -107,11 +107,13 @@ class Comparison:
     choice : the kernels to compare, or None if the kernel is given.
     metric : the metric of labels that takes the place of the log-likelihood, or None.
     counts : whether to count the labels that the chosen model predicts for held-out sequences.
+    by_token : whether to predict the likeliest label of each token, and not the likeliest labelling.
     """
 
     choice: KernelChoice | None = None
     metric: Metric | None = None
     counts: bool = False
+    by_token: bool = False
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,7 @@ class _Candidate:
         self._folds = list[_Fold]()
         self.n_tokens = sum(held_out.n_tokens for _, held_out in parts)
         for training, held_out in parts:
-            fold = _Fold.of(problem.on(training), held_out, settings, start)
+            fold = _Fold.of(problem.on(training), held_out, settings, start, by_token=comparison.by_token)
             start = Start({name: one.map for name, one in fold.features.items()})
             self._folds.append(fold)
         has_labels = all(isinstance(part, ChainPartition) for part in self._folds[0].held_out.partitions)
@@ -341,6 +343,7 @@ class _Fold:
     objective : the objective of the samples for training.
     held_out : the objective of the held-out samples.
     blocks : the number of the block of each held-out sample, or None if all samples are one block.
+    by_token : whether to predict the likeliest label of each token, and not the likeliest labelling.
     latest : the weights of the last fit, or None before the first fit.
     """
 
@@ -349,10 +352,13 @@ class _Fold:
     objective: Objective
     held_out: Objective
     blocks: Places | None
+    by_token: bool
     latest: Start | None = None
 
     @classmethod
-    def of(cls, training: Problem, held_out: Corpus, settings: Settings, start: Start | None) -> _Fold:
+    def of(
+        cls, training: Problem, held_out: Corpus, settings: Settings, start: Start | None, *, by_token: bool
+    ) -> _Fold:
         """Return a fold; if `start` has feature maps, the fold uses them."""
         features = choose_features(training, settings, start)
         maps = Start({name: one.map for name, one in features.items()})
@@ -363,6 +369,7 @@ class _Fold:
             objective_of(training, features, settings.engine),
             objective_of(rest, choose_features(rest, settings, maps), settings.engine),
             held_out.blocks(),
+            by_token,
         )
 
     @cached_property
@@ -376,9 +383,13 @@ class _Fold:
         fitted = solve(problem, self.features, settings, self.latest, known=self.objective)
         self.latest = Start(weights=fitted.weights)
         n_jobs, true, predicted = settings.engine.n_jobs, list[Labels](), list[Labels]()
-        for partition in self.held_out.partitions if decode else ():
+        marginals = self.held_out.evaluate(fitted.theta).parts if decode and self.by_token else None
+        for k, partition in enumerate(self.held_out.partitions if decode else ()):
             assert isinstance(partition, ChainPartition)
-            likeliest = partition.likeliest(self.held_out.layout, fitted.theta, n_jobs)
+            if marginals is None:
+                likeliest = partition.likeliest(self.held_out.layout, fitted.theta, n_jobs)
+            else:
+                likeliest = np.asarray(marginals[k].residuals.nodes.argmax(axis=1), np.int32)
             for low, high in pairwise(partition.chains.offsets.tolist()):
                 known = partition.labels[low:high] >= 0
                 true.append(partition.labels[low:high][known])

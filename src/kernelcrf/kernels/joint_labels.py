@@ -96,8 +96,8 @@ class Reversible(LabelMap):
     def _orbits(self) -> tuple[Places, Places, Places, Array]:
         """Pair each joint label with its reverse, and return four arrays that describe the pairs.
 
-        The arrays are: the first joint label of each pair, the second joint label of each pair, the index of the pair
-        of each joint label, and for each pair, the value of the nonzero entries in its column of the matrix A.
+        The first two arrays have the first and the second joint label of each pair, and the third has the index of the
+        pair of each joint label. The fourth has the value of the nonzero entries in the column of A for each pair.
         """
         places = np.arange(self.L).reshape((self.n_labels,) * self.nodes)
         reverse = places.transpose().ravel()

@@ -38,8 +38,9 @@ from kernelcrf.readers.base_scores import check_base_scores, read_base_scores
 from kernelcrf.readers.inputs import InputsReader, reader_from_config
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.readers.spans import are_spans
 from kernelcrf.score.chain_names import expected_terms
-from kernelcrf.score.cliques import OF_INPUTS, STEPS
+from kernelcrf.score.cliques import OF_INPUTS, STEPS, TOKENS
 from kernelcrf.score.score import add_base, add_terms
 from kernelcrf.score.tables import ChainScores
 from kernelcrf.score.terms import (
@@ -64,6 +65,12 @@ def _positions(fitted: Fit, engine: LocalEngine) -> Places | None:
     positions = [fitted.problem.corpus.positions(term, fitted.features[term.name], engine) for term in tokens]
     known = [of_term for of_term in positions if of_term is not None]
     return np.concatenate(known) if known else None
+
+
+def tokens_count_alone(reader: SequenceReader | InputsReader, classes: Array, legal: Legal | None) -> bool:
+    """Return whether all inputs are arrays, and labels are neither constrained nor tags of spans."""
+    names = reader.sources if isinstance(reader, InputsReader) else [TOKENS]
+    return legal is None and not any(map(reader.is_sparse, names)) and not are_spans(classes.tolist())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -115,6 +122,11 @@ class ChainModel(KernelModel):
             metadata=metadata,
             **fields_of_subclass,
         )
+
+    @cached_property
+    def scores_tokens_alone(self) -> bool:
+        """Return whether labels of this kind are usually scored one by one, and not as spans or whole labellings."""
+        return tokens_count_alone(self.reader, self.labels.classes, self.legal)
 
     @property
     def column_labels(self) -> list[UserData]:

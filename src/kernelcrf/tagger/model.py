@@ -24,6 +24,7 @@ from ..persistence.checks import (
 from ..persistence.error import CONTENT_ERRORS
 from ..persistence.long_lists import listed
 from ..persistence.model_file import VERSION, WEIGHTS
+from ..readers.spans import are_spans
 from ..readers.stored_inputs import SEVERAL, Source, StoredColumns, columns_from_config, sources_from_config
 from ..readers.stored_values import classes_from_config
 from ..score.chain_names import (
@@ -39,7 +40,7 @@ from ..score.chain_names import (
 )
 from ..validation import shown, shown_list
 from .kernels import Gram, check_kernel
-from .rows import Reader, SparseRows, reader_of, select_columns
+from .rows import DenseReader, Reader, SparseRows, reader_of, select_columns
 from .transformers import Transformers
 from .weights import DENSE_ENTRIES, DenseWeights, Weights, pair_weights, weights_at_landmarks
 
@@ -96,6 +97,12 @@ class StoredModel:
     end: Floats | None
     w: Floats
     legal: Legal | None
+
+    @property
+    def scores_tokens_alone(self) -> bool:
+        """Return whether all inputs are arrays, and labels are neither constrained nor tags of spans."""
+        dense = all(isinstance(reader, DenseReader) for reader in self.readers.values())
+        return dense and self.legal is None and not are_spans(self.classes)
 
     def scores(self, tokens: UserData) -> tuple[Floats, Floats]:
         """Return a pair: the scores of the labels of a sequence, (T, L), and of its steps, (L, L) or (T, L, L)."""

@@ -144,6 +144,10 @@ def _marginal(model: StoredModel, scores: Iterable[Scores]) -> list[list[int]]:
     return [marginals(s, w)[0].argmax(axis=1).tolist() for s, w in scores]
 
 
+def _auto(model: StoredModel, scores: Iterable[Scores]) -> list[list[int]]:
+    return (_marginal if model.scores_tokens_alone else _viterbi)(model, scores)
+
+
 def _f1(model: StoredModel, scores: Iterable[Scores]) -> list[list[int]]:
     every, scheme = list(scores), model.decoding.get("scheme", "lenient")
     if scheme not in SCHEMES or not are_spans(model.classes):
@@ -158,5 +162,5 @@ def _f1(model: StoredModel, scores: Iterable[Scores]) -> list[list[int]]:
     return [labels[low:high] for low, high in pairwise(field.chains.offsets.tolist())]
 
 
-RULES: Mapping[str, Rule] = {"viterbi": _viterbi, "marginal": _marginal, "f1": _f1}
+RULES: Mapping[str, Rule] = {"viterbi": _viterbi, "marginal": _marginal, "f1": _f1, "auto": _auto}
 """The decoding rules by name, as `kernelcrf.decoding.RULES`."""
