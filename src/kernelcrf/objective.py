@@ -35,6 +35,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
+from scipy.linalg import eigh
 
 from kernelcrf.arrays import DType, Floats
 from kernelcrf.engines.local import LocalEngine, Total
@@ -101,21 +102,33 @@ class Ray:
 
 
 @dataclass(frozen=True, eq=False)
+class Gram:
+    """A matrix F' diag(omega) F, with the features F and the sample weights omega of a term."""
+
+    matrix: Floats
+
+    @cached_property
+    def spectrum(self) -> tuple[Floats, Floats]:
+        """Return the eigenvalues and the eigenvectors of the matrix."""
+        values, vectors = eigh(self.matrix)
+        return np.maximum(values, 0), vectors
+
+
+@dataclass(frozen=True, eq=False)
 class Objective:
     """The negative log posterior of the parameters theta, which training minimises.
 
     layout : the terms of the model, and the positions of their weights in theta.
     partitions : the parts of the training data.
     engine : computes sums over the partitions in parallel.
-    spectra : a dict of the eigenvalues and eigenvectors of F' diag(omega) F that preconditioners have computed. Its
-        keys identify the features F of all partitions. Its values depend on the data alone, so that objectives with
-        other layouts share them.
+    grams : a dict of the matrices F' diag(omega) F that preconditioners have computed. Its keys identify the features F
+        of all partitions. Its values depend on the data alone, so that objectives with other layouts share them.
     """
 
     layout: Layout
     partitions: Sequence[Partition]
     engine: LocalEngine
-    spectra: dict[tuple[int, ...], tuple[Floats, Floats]] = field(default_factory=dict)
+    grams: dict[tuple[int, ...], Gram] = field(default_factory=dict)
 
     @cached_property
     def costs(self) -> list[float]:

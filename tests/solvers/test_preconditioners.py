@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import kernelcrf.objective
 from graph_objectives import random_graph_objective
 from kernelcrf.score.cliques import STEPS
 from kernelcrf.solvers import preconditioners
@@ -89,12 +90,20 @@ def test_each_way_is_its_formula(monkeypatch, way, label_kernel, share, edge_inp
     np.testing.assert_allclose(M, expected(objective, at, way, share), atol=1e-9)
 
 
-def test_features_that_several_templates_share_are_decomposed_once(monkeypatch):
+def test_features_are_decomposed_once_and_only_if_labels_are_not_equally_likely(monkeypatch):
     monkeypatch.setattr(preconditioners, "PER_LABEL_UP_TO", 3)
     calls = []
-    monkeypatch.setattr(preconditioners, "eigh", lambda A, **_: calls.append(len(A)) or np.linalg.eigh(A))
-    assert set(Preconditioning.of(random_objective(2)).spectra) == {"node"}
-    assert calls == [4]
+    monkeypatch.setattr(kernelcrf.objective, "eigh", lambda A, **_: calls.append(len(A)) or np.linalg.eigh(A))
+    objective = random_objective(2, weighted=True)
+    at_zero = objective.evaluate(np.zeros(objective.layout.size), curvature=True)
+    M = dense(Preconditioning.of(objective).at(at_zero, 0.25), objective.layout.size)
+    np.testing.assert_allclose(M, expected(objective, at_zero, "kronecker", 0.25), atol=1e-9)
+    assert calls == []
+    for _ in range(2):
+        preconditioning = Preconditioning.of(objective)
+        assert set(preconditioning.grams) == {"node"}
+        preconditioning.at(at_random(objective))
+        assert calls == [4]
 
 
 def single_nodes(**options):

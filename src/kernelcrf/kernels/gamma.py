@@ -111,8 +111,8 @@ def _warn_of_hidden_columns(X: Array, deviation: float, names: Sequence[str] | A
     listed = shown_list(columns if names is None else [names[j] for j in columns])
     others = ". If only the other columns matter, remove these" if not hidden.all() else ""
     warnings.warn(
-        f"the kernel hardly depends on {len(columns)} of the {X.shape[1]} columns of X: {listed}. Their ranges are "
-        f"below {HIDDEN} times the standard deviation of all entries of X, which gamma='scale' uses. Scale the "
+        f"with gamma='scale', the kernel hardly depends on {len(columns)} of the {X.shape[1]} columns of X: {listed}. "
+        f"Their ranges are below {HIDDEN} times the standard deviation of all entries of X. Scale the "
         "columns: put StandardScaler(), or kernelcrf.preprocessing.PerToken(StandardScaler()) for sequences, before "
         f"the estimator in a Pipeline{others}, or pass gamma as a number",
         UserWarning,

@@ -31,6 +31,8 @@ from .output_file import PathLike, named_errors, whole_file
 FORMAT, VERSION = "kernelcrf", 3
 READ_VERSIONS = (1, 2, 3)
 HEADER = 1 << 24
+# The first byte of a pickle of protocol 2 or later.
+PICKLE = b"\x80"
 # The bytes that a tensor takes in the header besides its name: type, shape and position.
 ENTRY = 160
 # A tensor of zeros, which makes the file of a model as large as the claims of the model.
@@ -82,8 +84,13 @@ def read(path: PathLike, *, texts: Callable[[Texts], Sequence[str]] = list) -> C
         raise ModelFileError(f"{path} is a folder or a device: expected a model file")
     try:
         with named_errors(path), open(path, "rb") as head:
-            n_header = int.from_bytes(head.read(8), "little")
-        if n_header > HEADER:
+            start = head.read(8)
+        if start[:1] == PICKLE:
+            raise ModelFileError(
+                "the file looks like a pickle, which can contain code: expected a file that save has written. Load a "
+                "pickle with joblib.load if you trust it, and call save of the estimator"
+            )
+        if (n_header := int.from_bytes(start, "little")) > HEADER:
             raise ModelFileError(f"the header has {n_header:,} bytes: expected at most {HEADER:,}")
         tensors: dict[str, tuple[DType, list[int]]] = {}
         with safe_open(path, framework="numpy") as checked:

@@ -116,6 +116,8 @@ def from_frame(
             "features"
         )
     rows = _rows_by_group(_values(frame[group]), group, None if order is None else _order(frame[order], order))
+    if order is not None:
+        _warn_of_ties(_values(frame[order]), rows, order, group)
     if all(_holds_numbers(frame[name]) for name in features):
         inputs, offsets = frame[features], np.cumsum([0, *map(len, rows)])
         # Slices of a sorted frame are many times faster than rows that are picked for each sequence.
@@ -215,6 +217,25 @@ def _order(column: UserData, name: str) -> Places:
             f"frame has values in the order column {shown(name)} that cannot be compared: expected numbers, times "
             "or strings"
         ) from None
+
+
+def _warn_of_ties(values: Sequence[UserData], rows: Sequence[Places], order: str, group: str) -> None:
+    """Warn if two rows of a sequence have the same value in the order column.
+
+    rows : the row numbers of each sequence, sorted by the order column.
+    """
+    for places in rows:
+        for before, after in pairwise(places.tolist()):
+            if values[before] == values[after]:
+                warnings.warn(
+                    f"frame has the value {shown(values[after])} of the order column {shown(order)} twice in one "
+                    f"sequence, in rows {before} and {after}: expected different values. If several sequences have "
+                    f"the same value of {shown(group)}, such as sessions of different persons, make a column that "
+                    "tells them apart, and pass it as group",
+                    UserWarning,
+                    stacklevel=stacklevel_of_user(),
+                )
+                return
 
 
 def _texts_of_numbers(values: Sequence[UserData]) -> bool:

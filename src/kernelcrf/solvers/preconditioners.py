@@ -5,7 +5,8 @@ probabilities of label l, one per clique. The weights of label l have the block 
 There are three forms of M:
 
     per label    the blocks themselves, for few features: L n^2 N operations for L labels, n features, N cliques
-    kronecker    F' diag(omega) F times the mean of p_l (1 - p_l), plus lam I: one eigendecomposition for every theta
+    kronecker    F' diag(omega) F times the mean of p_l (1 - p_l), plus lam I: one eigendecomposition for every theta,
+                 or, if the mean is the same for all labels, as at theta = 0, one Cholesky factor
     diagonal     the diagonals of the blocks, for many features or sparse features
 
 For terms without inputs, M is diagonal. Its entry for label l is lam plus the sum of omega p_l (1 - p_l) over cliques.
@@ -24,10 +25,10 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from scipy.linalg import eigh, solve_triangular
+from scipy.linalg import solve_triangular
 
-from kernelcrf.arrays import Floats
-from kernelcrf.objective import Evaluation, Objective
+from kernelcrf.arrays import DType, Floats
+from kernelcrf.objective import Evaluation, Gram, Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.partition import PartitionState, RowPartition
 from kernelcrf.score.terms import Term
@@ -35,6 +36,8 @@ from kernelcrf.solvers.linear_systems import Product, lower_factor
 
 PER_LABEL_UP_TO = 64
 KRONECKER_UP_TO = 4000
+# Labels whose mean variances differ by at most this factor count as equally likely.
+EQUAL = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,29 +101,53 @@ def _per_label(factors: list[Floats]) -> Preconditioner:
     return Preconditioner(partial(solve, "N"), partial(solve, "T"), log_determinant)
 
 
+def _same_for_labels(E: Floats, n_columns: int) -> Preconditioner:
+    """Return the block-diagonal preconditioner with the block E E' for each column of the weights."""
+
+    def solve(trans: Literal["N", "T"], v: Floats) -> Floats:
+        return np.ascontiguousarray(
+            solve_triangular(E, v.reshape(-1, n_columns), trans, lower=True, check_finite=False)
+        ).ravel()
+
+    log_determinant = 2.0 * n_columns * float(np.log(np.diagonal(E)).sum())
+    return Preconditioner(partial(solve, "N"), partial(solve, "T"), log_determinant)
+
+
+def _of_gram(gram: Gram, means: Floats, lam: float, dtype: DType) -> Preconditioner:
+    """Return the block-diagonal preconditioner with one block m G + lam I for each number m in `means`.
+
+    gram : the matrix G.
+    dtype : the type of the features.
+    """
+    if means.max() - means.min() <= EQUAL * means.max():
+        M = means.mean() * gram.matrix
+        M.flat[:: len(M) + 1] += lam
+        return _same_for_labels(lower_factor(M, dtype), len(means))
+    values, vectors = gram.spectrum
+    return _kronecker(vectors, np.outer(values, means) + lam)
+
+
 @dataclass(frozen=True, eq=False)
 class Preconditioning:
     """Computes a preconditioner for any parameters, and stores the results that do not depend on the parameters.
 
-    spectra : for some terms with many dense features, the eigenvalues and eigenvectors of F' diag(omega) F, with the
-        features F and the sample weights omega.
+    grams : for some terms with many dense features, the matrix F' diag(omega) F of their features.
     """
 
     objective: Objective
-    spectra: dict[str, tuple[Floats, Floats]]
+    grams: dict[str, Gram]
 
     @classmethod
     def of(cls, objective: Objective) -> Preconditioning:
-        """Prepare preconditioners for an objective: compute eigenvalues that do not depend on the parameters."""
-        spectra, known = {}, objective.spectra
+        """Prepare preconditioners for an objective: compute matrices that do not depend on the parameters."""
+        grams, known = {}, objective.grams
         for term in objective.layout.terms:
             if not term.kind.is_step and PER_LABEL_UP_TO < term.n <= KRONECKER_UP_TO and _is_dense(objective, term):
                 same = tuple(id(partition.features[term.name]) for partition in objective.partitions)
                 if same not in known:
-                    values, vectors = eigh(_sum_partitions(objective, None, _gram, term), overwrite_a=True)
-                    known[same] = np.maximum(values, 0), vectors
-                spectra[term.name] = known[same]
-        return cls(objective, spectra)
+                    known[same] = Gram(_sum_partitions(objective, None, _gram, term))
+                grams[term.name] = known[same]
+        return cls(objective, grams)
 
     def at(self, at: Evaluation, share: float = 1.0) -> Preconditioner:
         """Return the preconditioner for the evaluated point `at`.
@@ -148,11 +175,10 @@ class Preconditioning:
         def total(function: Callable[..., Floats], *arguments: int) -> Floats:
             return np.asarray(share * _sum_partitions(objective, at, function, term, *arguments))
 
-        if term.name in self.spectra:
-            values, vectors = self.spectra[term.name]
-            mean = _over_weights(term, total(_spread)) / max(_mass(objective, term), np.finfo(np.float64).tiny)
+        if term.name in self.grams:
+            means = _over_weights(term, total(_spread)) / max(_mass(objective, term), np.finfo(np.float64).tiny)
             lam = 1.0 / term.C if term.precision is None else float(term.precision.mean())
-            return _kronecker(vectors, np.outer(values, mean) + lam)
+            return _of_gram(self.grams[term.name], means, lam, objective.precision)
         if not term.kind.is_step and term.n <= PER_LABEL_UP_TO and term.k_y.is_identity and _is_dense(objective, term):
             ridges = term.lam.reshape(term.shape)
             blocks = (total(_spread_gram, label) + np.diag(ridges[:, label]) for label in range(term.k_y.L))

@@ -16,19 +16,32 @@ from kernelcrf.inference.loops.scaled import backward, forward, shift
 
 # From this number of labels on, the transposed product is faster.
 TRANSPOSED = 11
+# OpenBLAS has fast kernels for products of at most this many multiplications, which copy no matrix.
+SMALL_PRODUCT, LEAST_ROWS = 10**6, 32
+
+
+@compiled
+def rows_at_once(n_rows, n_columns, n_labels):
+    """Return how many rows of features to multiply at once, so that all products have about the same size."""
+    most = max(SMALL_PRODUCT // max(n_columns * n_labels, 1), LEAST_ROWS)
+    n_products = max((n_rows + most - 1) // most, 1)
+    return (n_rows + n_products - 1) // n_products
 
 
 @compiled
 def node_scores(F, W, s):
     """Write the product of features F and weights W into the scores s."""
-    if W.shape[1] < TRANSPOSED:
-        np.dot(F, W, s)
-    else:
-        # Numba compiles the assignment of a whole array for seconds.
-        transposed = np.dot(W.T, F.T)
-        for t in range(len(s)):
-            for j in range(s.shape[1]):
-                s[t, j] = transposed[j, t]
+    rows = rows_at_once(len(F), F.shape[1], W.shape[1])
+    for low in range(0, len(F), rows):
+        high = min(low + rows, len(F))
+        if W.shape[1] < TRANSPOSED:
+            np.dot(F[low:high], W, s[low:high])
+        else:
+            # Numba compiles the assignment of a whole array for seconds.
+            transposed = np.dot(W.T, F[low:high].T)
+            for t in range(low, high):
+                for j in range(s.shape[1]):
+                    s[t, j] = transposed[j, t - low]
 
 
 @compiled
@@ -55,8 +68,10 @@ def add_products(r, Fs, begin, end, gradient):
     for k in range(len(Fs)):
         low, top = top, top + n_labels * Fs[k].shape[1]
         if low < top:
-            part = gradient[low:top].reshape(n_labels, -1)
-            part += np.dot(r.T, Fs[k][begin:end])
+            part, rows = gradient[low:top].reshape(n_labels, -1), rows_at_once(end - begin, Fs[k].shape[1], n_labels)
+            for t in range(begin, end, rows):
+                stop = min(t + rows, end)
+                part += np.dot(r[t - begin : stop - begin].T, Fs[k][t:stop])
 
 
 @compiled
