@@ -38,7 +38,8 @@ from kernelcrf.score.score import Score, add_base
 from kernelcrf.score.tables import ChainScores, Steps
 from kernelcrf.score.terms import Term
 
-MOST_PARTITIONS, LEAST_NODES, LEAST_PRODUCTS = 64, 512, 2**20
+# A partition of 512 tokens takes a fifth longer per token than one of 2,048: its gradient is as large.
+MOST_PARTITIONS, LEAST_NODES, LEAST_PRODUCTS = 64, 2048, 2**20
 BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
 
 

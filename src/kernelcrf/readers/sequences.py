@@ -288,8 +288,8 @@ def _find_kind(sequence: UserData, name: str) -> Kind | None:
         return "dicts"
     if isinstance(token, list | tuple) and any(isinstance(value, Mapping) for value in token):
         raise TypeError(
-            f"{name} has a list of feature dicts in the place of a token: expected feature dicts. Remove one list around "
-            "them"
+            f"{name} has a list of feature dicts in the place of a token: expected feature dicts. Remove one list "
+            "around them"
         )
     if isinstance(token, str | bytes):
         raise TypeError(f"{name} has the string {shown(token)} as a token: {NOT_STRINGS}")
