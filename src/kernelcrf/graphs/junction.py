@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -66,12 +67,11 @@ def _eliminate(neighbours: list[set[int]]) -> tuple[list[int], list[set[int]]]:
 
     `neighbours` contains the neighbours of each node, and is changed in place.
     """
-    keys = [_key(neighbours, v) for v in range(len(neighbours))]
-    heap = [(key, v) for v, key in enumerate(keys)]
+    order, gone = _strip_leaves(neighbours)
+    later = [neighbours[v] if gone[v] else set() for v in range(len(neighbours))]
+    keys = [(0, 0) if gone[v] else _key(neighbours, v) for v in range(len(neighbours))]
+    heap = [(key, v) for v, key in enumerate(keys) if not gone[v]]
     heapq.heapify(heap)
-    gone = [False] * len(neighbours)
-    order: list[int] = []
-    later: list[set[int]] = [set() for _ in neighbours]
     while heap:
         key, v = heapq.heappop(heap)
         if gone[v] or key != keys[v]:
@@ -93,6 +93,26 @@ def _eliminate(neighbours: list[set[int]]) -> tuple[list[int], list[set[int]]]:
                 keys[u] = new
                 heapq.heappush(heap, (new, u))
     return order, later
+
+
+def _strip_leaves(neighbours: list[set[int]]) -> tuple[list[int], list[bool]]:
+    """Eliminate nodes with at most one neighbour until there are none; return their order, and which nodes are gone.
+
+    Such a node has the smallest key of all. A queue finds the next one faster than the heap of all nodes.
+    """
+    queue = deque(v for v, around in enumerate(neighbours) if len(around) <= 1)
+    order, gone = list[int](), [False] * len(neighbours)
+    while queue:
+        v = queue.popleft()
+        if gone[v]:
+            continue
+        gone[v] = True
+        order.append(v)
+        for u in neighbours[v]:
+            neighbours[u].discard(v)
+            if len(neighbours[u]) == 1:
+                queue.append(u)
+    return order, gone
 
 
 def _key(neighbours: list[set[int]], v: int) -> tuple[int, int]:

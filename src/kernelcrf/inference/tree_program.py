@@ -4,14 +4,17 @@ All tables are stored in one array `values`, and all index maps in one array `in
 one table to another: for e from 0 to size - 1, values[src + index[at + e]] is added to values[dst + e]. A clique of the
 tree contains many cliques of the graph, and adding each of their tables directly to the large table of the tree's
 clique would be slow. Tables are therefore first added to intermediate tables over fewer nodes, so that most additions
-involve small tables. If the same steps are executed backwards, with dst and src exchanged, they sum the marginals of
-the tree's cliques to the marginals of the graph's cliques.
+involve small tables. Cliques of the tree with the same numbers of labels and the same tables need the same steps, so
+that their steps are computed together. If the same steps are executed backwards, with dst and src exchanged, they sum
+the marginals of the tree's cliques to the marginals of the graph's cliques.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -21,6 +24,7 @@ from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.loops import clique_tree as loops
 
 Scope = tuple[int, ...]
+NONE = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,68 +56,180 @@ class Program:
     @classmethod
     def of(cls, graph: Graph, tree: CliqueTree) -> Program:
         """Return the arrays for inference on a graph with the given clique tree."""
-        cards, n_cliques = graph.cards.tolist(), len(tree.cliques)
-        sizes = [math.prod(cards[v] for v in clique) for clique in tree.cliques]
-        places = (graph.n_entries + np.cumsum(sizes, dtype=np.int64) - sizes).tolist()
-        assembly = _Assembly(cards, graph.n_entries + sum(sizes))
-        rows: list[tuple[int, ...]] = []
-        for k, (clique, given) in enumerate(zip(tree.cliques, _tables_per_clique(graph, tree), strict=True)):
-            assembly.fill(_Table(places[k], clique, made=True), given)
-            parent, separator, above, down = tree.parents[k], tree.separators[k], -1, 0
-            if parent >= 0:
-                above, down = n_cliques - 1 - parent, assembly.index_map(tree.cliques[parent], separator)
-            width, up = math.prod(cards[v] for v in separator), assembly.index_map(clique, separator)
-            rows.append((places[k], sizes[k], above, width, up, down, int(graph.node_samples[clique[0]])))
-        cliques = np.array(rows[::-1], np.int64).reshape(-1, 7)
+        members, separators = _padded(tree.cliques), _padded(tree.separators)
+        cards, parents = _cards(graph, members), np.array(tree.parents, np.int64)
+        sizes, n_cliques = cards.prod(axis=1), len(members)
+        n_tree = int(sizes.sum())
+        places = graph.n_entries + np.cumsum(sizes) - sizes
+        maps = _Maps()
+        n_values, steps = _steps(graph, tree, members, cards, places, graph.n_entries + n_tree, maps)
+        up = maps.starts(cards, _axes(members, separators))
+        down = maps.starts(cards[parents], _axes(members[parents], separators))
+        width = _cards(graph, separators).prod(axis=1)
+        is_root = parents == NONE
+        above = np.where(is_root, NONE, n_cliques - 1 - parents)
+        samples = graph.node_samples[members[:, 0]] if n_cliques else np.empty(0, np.int64)
+        rows = np.column_stack((places, sizes, above, width, up, np.where(is_root, 0, down), samples))
+        cliques = np.ascontiguousarray(rows[::-1], np.int64).reshape(-1, 7)
         widest = int(cliques[:, loops.SEPARATOR_SIZE].max(initial=1))
-        steps, index = np.array(assembly.steps, np.int64).reshape(-1, 4), np.concatenate(assembly.maps)
-        return cls(assembly.n_values, sum(sizes), widest, steps, index, cliques, _homes(graph, tree))
+        return cls(n_values, n_tree, widest, steps, maps.index, cliques, _homes(graph, tree, members, cards))
+
+
+def _padded(scopes: tuple[Scope, ...]) -> Ints:
+    """Return an array with one row per scope, filled up with NONE; it has at least one column."""
+    lengths = np.fromiter(map(len, scopes), np.int64, len(scopes))
+    padded = np.full((len(scopes), max(int(lengths.max(initial=0)), 1)), NONE, np.int64)
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.fromiter(
+        chain.from_iterable(scopes), np.int64, int(lengths.sum())
+    )
+    return padded
+
+
+def _cards(graph: Graph, padded: Ints) -> Ints:
+    """Return the number of labels of each node of padded scopes, and 1 where there is no node."""
+    if not len(graph.cards):
+        return np.ones(padded.shape, np.int64)
+    return np.where(padded == NONE, 1, graph.cards[padded])
+
+
+def _axes(members: Ints, nodes: Ints) -> Ints:
+    """Return the position of each node in the clique of its row, and NONE where there is no node."""
+    return np.where(nodes == NONE, NONE, (members[:, None, :] == nodes[:, :, None]).argmax(axis=2))
+
+
+def _groups(rows: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct rows of an array, and for each row the index of the distinct row that equals it."""
+    distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
+    return distinct, inverse.reshape(-1)
+
+
+@dataclass(eq=False)
+class _Maps:
+    """The index maps of all steps; tables with the same numbers of labels share maps."""
+
+    parts: list[Ints] = field(default_factory=lambda: [np.empty(0, np.int64)])
+    size: int = 0
+    known: dict[tuple[Scope, Scope], int] = field(default_factory=dict)
+
+    def start(self, shape: Scope, axes: Scope) -> int:
+        """Return the start of an index map, which is created if it does not exist yet.
+
+        For each entry of a table with the given shape, the map has the entry of a table that has only some of the axes.
+        """
+        if (shape, axes) not in self.known:
+            grid = np.indices(shape, sparse=True)
+            entries = np.ravel_multi_index([grid[k] for k in axes], [shape[k] for k in axes]) if axes else np.int64(0)
+            self.known[shape, axes] = self.size
+            self.parts.append(np.broadcast_to(entries, shape).ravel())
+            self.size += math.prod(shape)
+        return self.known[shape, axes]
+
+    def starts(self, shapes: Ints, axes: Ints) -> Ints:
+        """Return the start of the index map for each row of shapes and of axes, which are filled up with 1 and NONE."""
+        distinct, inverse = _groups(np.hstack((shapes, axes)))
+        n = shapes.shape[1]
+        found = [
+            self.start(tuple(row[:n]), tuple(axis for axis in row[n:] if axis != NONE)) for row in distinct.tolist()
+        ]
+        return np.array(found, np.int64)[inverse]
+
+    @property
+    def index(self) -> Ints:
+        """Return all maps as one array."""
+        return np.concatenate(self.parts)
+
+
+def _steps(
+    graph: Graph, tree: CliqueTree, members: Ints, cards: Ints, places: Ints, n_values: int, maps: _Maps
+) -> tuple[int, Ints]:
+    """Return the number of entries of all tables, and the steps that add the tables of the graph to those of the tree.
+
+    members, cards, places : the nodes of each clique of the tree, their numbers of labels, and the place of its table.
+    n_values : the number of entries of the tables of the graph and of the tree.
+    """
+    homes, starts, kinds, axes_of_kind = _given(graph, tree, members)
+    order = np.argsort(homes, kind="stable")
+    starts, kinds = starts[order], kinds[order].tolist()
+    ends = np.searchsorted(homes[order], np.arange(len(members) + 1)).tolist()
+    distinct, shape_of = _groups(cards)
+    alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for k, shape in enumerate(shape_of.tolist()):
+        alike[shape, *kinds[ends[k] : ends[k + 1]]].append(k)
+    steps = [np.empty((0, 4), np.int64)]
+    for (shape, *given), cliques in alike.items():
+        plan = _Plan(tuple(distinct[shape].tolist()), maps)
+        plan.fill([axes_of_kind[kind] for kind in given])
+        if not plan.steps:
+            continue
+        low = np.array([ends[k] for k in cliques])
+        made = n_values + plan.n_made * np.arange(len(cliques))[:, None] + np.array(plan.made, np.int64)
+        n_values += plan.n_made * len(cliques)
+        tables = np.hstack((places[cliques][:, None], starts[low[:, None] + np.arange(len(given))], made))
+        into, source, size, at = np.array(plan.steps, np.int64).T
+        rows = np.empty((len(cliques), len(size), 4), np.int64)
+        rows[..., 0], rows[..., 1], rows[..., 2], rows[..., 3] = tables[:, into], tables[:, source], size, at
+        steps.append(rows.reshape(-1, 4))
+    return n_values, np.concatenate(steps)
+
+
+def _given(graph: Graph, tree: CliqueTree, members: Ints) -> tuple[Ints, Ints, Ints, list[Scope]]:
+    """Return, for each table of the graph, the clique of the tree to which it is added, its place and its kind.
+
+    The last result has, for each kind, the axes of the clique's table that a table of the kind has.
+    """
+    of_nodes, order = np.array(tree.homes, np.int64), np.array(tree.places, np.int64)
+    nothing, axes_of_kind = np.empty(0, np.int64), list[Scope]()
+    homes, starts, kinds = [nothing], [nothing], [nothing]
+    for name, nodes in graph.cliques.items():
+        if not len(nodes):
+            continue
+        home = of_nodes[nodes[np.arange(len(nodes)), order[nodes].argmin(axis=1)]]
+        distinct, inverse = _groups(_axes(members[home], nodes))
+        homes.append(home)
+        starts.append(graph.slices[name].start + math.prod(graph.shape(name)) * np.arange(len(nodes)))
+        kinds.append(len(axes_of_kind) + inverse)
+        axes_of_kind += [tuple(row) for row in distinct.tolist()]
+    return np.concatenate(homes), np.concatenate(starts), np.concatenate(kinds), axes_of_kind
 
 
 @dataclass(frozen=True)
 class _Table:
-    """A table of scores with one axis per node of `scope`, which starts at `place` in the array of all tables.
+    """A table of scores, known by its number in a plan, with one axis per node of `scope`.
 
     made : whether other tables may be added to this table; tables of the graph itself must not change.
     """
 
-    place: int
+    number: int
     scope: Scope
     made: bool
 
 
 @dataclass(eq=False)
-class _Assembly:
-    """Collects the steps that add tables to each other, and their index maps; cliques of the same shape share maps."""
+class _Plan:
+    """The steps that add tables of the graph to the table of a clique of the tree, for cliques that are alike.
 
-    cards: list[int]
-    n_values: int
+    cards : the number of labels of each node of the clique.
+    made : for each table of intermediate sums, its place after the first of them.
+    n_made : the number of entries of these tables.
+    steps : rows (table, table that is added to it, number of entries, start of the index map). Tables are numbered: 0
+        is the clique's table; the tables of the graph and the intermediate ones follow.
+    """
+
+    cards: Scope
+    maps: _Maps
+    made: list[int] = field(default_factory=list)
+    n_made: int = 0
+    n_tables: int = 0
     steps: list[tuple[int, int, int, int]] = field(default_factory=list)
-    maps: list[Ints] = field(default_factory=lambda: [np.empty(0, np.int64)])
-    n_mapped: int = 0
-    known: dict[tuple[Scope, Scope], int] = field(default_factory=dict)
 
-    def fill(self, whole: _Table, given: list[_Table]) -> None:
-        """Append steps that add the tables `given` to the table `whole` of a clique of the tree."""
-        total = self._sum(whole, whole.scope, (), [(table, frozenset(table.scope)) for table in given])
+    def fill(self, given: list[Scope]) -> None:
+        """Append steps that add tables with the given axes to the table of the clique."""
+        scope = tuple(range(len(self.cards)))
+        whole, self.n_tables = _Table(0, scope, made=True), 1 + len(given)
+        tables = [_Table(number, axes, made=False) for number, axes in enumerate(given, 1)]
+        total = self._sum(whole, scope, (), [(table, frozenset(table.scope)) for table in tables])
         if total is not None and total is not whole:
             self._add(whole, total)
-
-    def index_map(self, onto: Scope, source: Scope) -> int:
-        """Return the start of an index map, which is created if it does not exist yet.
-
-        For each labelling of the nodes `onto`, the map gives the entry of a table over the nodes `source`, which are a
-        subset of `onto`.
-        """
-        shape = tuple(self.cards[v] for v in onto)
-        axes = tuple(onto.index(v) for v in source)
-        if (shape, axes) not in self.known:
-            grid = np.indices(shape, sparse=True)
-            entries = np.ravel_multi_index([grid[k] for k in axes], [shape[k] for k in axes]) if axes else np.int64(0)
-            self.known[shape, axes] = self.n_mapped
-            self.maps.append(np.broadcast_to(entries, shape).ravel())
-            self.n_mapped += math.prod(shape)
-        return self.known[shape, axes]
 
     def _sum(
         self, whole: _Table, prefix: Scope, fixed: Scope, items: list[tuple[_Table, frozenset[int]]]
@@ -144,36 +260,24 @@ class _Assembly:
         if not (first.made and first.scope == scope):
             first, others = whole, tables
             if scope != whole.scope:
-                first = _Table(self.n_values, scope, made=True)
-                self.n_values += math.prod(self.cards[v] for v in scope)
+                first = _Table(self.n_tables, scope, made=True)
+                self.n_tables += 1
+                self.made.append(self.n_made)
+                self.n_made += math.prod(self.cards[v] for v in scope)
         for table in others:
             self._add(first, table)
         return first
 
     def _add(self, onto: _Table, source: _Table) -> None:
-        size = math.prod(self.cards[v] for v in onto.scope)
-        self.steps.append((onto.place, source.place, size, self.index_map(onto.scope, source.scope)))
+        shape = tuple(self.cards[v] for v in onto.scope)
+        start = self.maps.start(shape, tuple(onto.scope.index(v) for v in source.scope))
+        self.steps.append((onto.number, source.number, math.prod(shape), start))
 
 
-def _tables_per_clique(graph: Graph, tree: CliqueTree) -> list[list[_Table]]:
-    """Return, for each clique of the tree, the tables of the graph that are added to it."""
-    homes, places = np.array(tree.homes, np.int64), np.array(tree.places, np.int64)
-    given: list[list[_Table]] = [[] for _ in tree.cliques]
-    for name, nodes in graph.cliques.items():
-        if not len(nodes):
-            continue
-        first = nodes[np.arange(len(nodes)), places[nodes].argmin(axis=1)]
-        starts = graph.slices[name].start + math.prod(graph.shape(name)) * np.arange(len(nodes))
-        for home, start, scope in zip(homes[first].tolist(), starts.tolist(), nodes.tolist(), strict=True):
-            given[home].append(_Table(start, tuple(scope), made=False))
-    return given
-
-
-def _homes(graph: Graph, tree: CliqueTree) -> Ints:
-    homes = np.empty((graph.n_nodes, 3), np.int64)
-    cards, n_cliques = graph.cards.tolist(), len(tree.cliques)
-    for v, home in enumerate(tree.homes):
-        clique = tree.cliques[home]
-        stride = math.prod(cards[u] for u in clique[clique.index(v) + 1 :])
-        homes[v] = n_cliques - 1 - home, stride, cards[v]
-    return homes
+def _homes(graph: Graph, tree: CliqueTree, members: Ints, cards: Ints) -> Ints:
+    """Return one row per node: the last clique of the tree that has the node, in reverse order, its stride and card."""
+    homes = np.array(tree.homes, np.int64)
+    strides = np.cumprod(cards[:, ::-1], axis=1)[:, ::-1] // cards
+    axes = (members[homes] == np.arange(len(homes))[:, None]).argmax(axis=1) if len(homes) else homes
+    stride = strides[homes, axes]
+    return np.column_stack((len(members) - 1 - homes, stride, graph.cards)).astype(np.int64)
