@@ -78,7 +78,7 @@ def test_sequences_are_chains():
     graph = GraphCRF("linear", C=0.8, C_label=0.8, tol=1e-9)
     # The one difference: a constant for each label, here as a column of the chain's inputs.
     ones = [np.column_stack((x, np.ones(len(x)))) for x in X]
-    chain = ChainCRF("linear", C=0.8, tol=1e-9, fit_intercept=False).fit(ones, y)
+    chain = ChainCRF("linear", C=0.8, tol=1e-9, decoding="viterbi", fit_intercept=False).fit(ones, y)
     graph.fit(X, y)
     assert graph.certificate_.objective == pytest.approx(chain.certificate_.objective, rel=1e-7)
     np.testing.assert_allclose(graph.edge_potentials_, chain.transitions_, atol=1e-4)

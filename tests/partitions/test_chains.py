@@ -104,7 +104,7 @@ def test_cutting_keeps_sequences_whole_and_in_order():
     labels = rng.integers(2, size=chains.n_nodes).astype(np.int32)
     whole = ChainPartition(chains, 2, labels, {"node": TokenFeatures(F)}, weights=rng.random(300))
     parts = whole.cut()
-    assert len(parts) > 5
+    assert len(parts) > 2
     np.testing.assert_array_equal(np.concatenate([part.labels for part in parts]), labels)
     np.testing.assert_array_equal(np.concatenate([part.chains.lengths for part in parts]), chains.lengths)
     np.testing.assert_array_equal(np.concatenate([part.features["node"].F for part in parts]), F)

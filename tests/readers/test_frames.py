@@ -75,9 +75,12 @@ def test_texts_of_numbers_are_no_order_and_labels_no_features():
 def test_dates_and_rows_of_equal_order_are_sorted():
     times = pd.to_datetime(["2024-01-03", "2024-01-01", "2024-01-01"])
     frame = pd.DataFrame({"doc": 1, "at": times, "x": [1.0, 2.0, 3.0]}, index=[7, 8, 9])
-    (x,), _ = from_frame(frame, "doc", ["x"], order="at")
+    told = "2024-01-01 00:00:00.* of the order column 'at' twice in one sequence, in rows 1 and 2: expected different"
+    with pytest.warns(UserWarning, match=told):
+        (x,), _ = from_frame(frame, "doc", ["x"], order="at")
     assert x.index.tolist() == [8, 9, 7]
-    (x,), _ = from_frame(pl.DataFrame(frame), "doc", ["x"], order="at")
+    with pytest.warns(UserWarning, match="of the order column 'at' twice"):
+        (x,), _ = from_frame(pl.DataFrame(frame), "doc", ["x"], order="at")
     assert x["x"].to_list() == [2.0, 3.0, 1.0]
     with pytest.raises(TypeError, match="order column 'at' that cannot be compared: expected numbers, times or"):
         from_frame(frame.assign(at=[1, "b", 2]), "doc", ["x"], order="at")
