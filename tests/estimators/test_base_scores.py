@@ -53,7 +53,7 @@ def index(labels):
 @pytest.fixture(scope="module", params=KINDS)
 def fitted(request):
     base = KINDS[request.param]
-    crf = ChainCRF("linear", C=2.0, fit_intercept=True, laplace=True, tol=1e-10)
+    crf = ChainCRF("linear", decoding="viterbi", C=2.0, fit_intercept=True, laplace=True, tol=1e-10)
     return crf.fit(X, Y, base_scores=base), base
 
 

@@ -23,7 +23,9 @@ def data():
 @pytest.fixture(scope="module")
 def sharp(data):
     """A model that is far too sure."""
-    return ChainCRF(C=1e4, gamma=2.0, n_components=80, random_state=0, laplace=True).fit(data[0].X, data[0].y)
+    return ChainCRF(C=1e4, decoding="viterbi", gamma=2.0, n_components=80, random_state=0, laplace=True).fit(
+        data[0].X, data[0].y
+    )
 
 
 def test_a_temperature_is_that_of_the_greatest_likelihood_and_keeps_the_structure(sharp, data):
@@ -104,7 +106,7 @@ def test_a_variance_temperature_is_never_worse_on_held_out_data(sharp, data):
     for tau in (0.01, 0.1, 1.0, 5.0):
         given = sharp.predict_proba(held.X, posterior="laplace", n_samples=50, variance_temperature=tau)
         assert found <= loss(given) + 1e-3
-    shy = ChainCRF(C=1e-3, n_components=20, random_state=0, laplace=True).fit(data[0].X, data[0].y)
+    shy = ChainCRF(C=1e-3, decoding="viterbi", n_components=20, random_state=0, laplace=True).fit(data[0].X, data[0].y)
     none = TemperatureScaling(shy, posterior="laplace", n_samples=20).fit(held.X, held.y)
     assert loss(none.predict_proba(held.X)) <= log_loss(held.y, shy.predict_proba(held.X), shy.classes_)
 
@@ -148,7 +150,7 @@ def test_what_does_not_fit_is_refused(sharp, data):
     rows = KernelClassifier(n_components=20, random_state=0).fit(np.concatenate(held.X), np.concatenate(held.y))
     with pytest.raises(ValueError, match="likelihood='span' with a KernelClassifier: expected a ChainCRF"):
         TemperatureScaling(rows, likelihood="span").fit(np.concatenate(held.X), np.concatenate(held.y))
-    plain = ChainCRF(n_components=20, random_state=0, C=1.0).fit(held.X, held.y)
+    plain = ChainCRF(decoding="viterbi", n_components=20, random_state=0, C=1.0).fit(held.X, held.y)
     with pytest.raises(AttributeError, match="fit with laplace=True"):
         TemperatureScaling(plain, posterior="laplace").fit(held.X, held.y)
     assert clone(TemperatureScaling(plain, n_samples=7)).n_samples == 7

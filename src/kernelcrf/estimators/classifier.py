@@ -8,7 +8,8 @@ The latent functions f_l, one per class l, are independent Gaussian processes, w
 This is the multinomial model of Williams and Barber (1998). Laplace's approximation is used for the posterior.
 
 With two classes, only the difference f = f_1 - f_0 matters. Its prior covariance is 2 C times the kernel. If every
-input is a landmark (n_components=None), KernelClassifier(kernel, C=C) is therefore the same model as scikit-learn's
+input is a landmark (n_components=None), and if there is no intercept (fit_intercept=False), KernelClassifier(kernel,
+C=C) is therefore the same model as scikit-learn's
 
     GaussianProcessClassifier(2 * C * kernel, optimizer=None),
 

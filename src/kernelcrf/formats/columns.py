@@ -8,6 +8,7 @@ line, at most MOST_CELLS. The last cell is the label, unless the options of `rea
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TextIO
@@ -26,7 +27,7 @@ COMMENT = re.compile(r"# (?:[^\s=]+(?: id)? =(?: [^\t]*)?|newdoc|newpar)")
 
 def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -> Iterator[list[Record]]:
     """Yield lists of records with text as their input; `kernelcrf.formats.read_batches` explains the options."""
-    name, separator, width, n = display_name(path), "", 0, 0
+    name, separator, width, n, warned = display_name(path), "", 0, 0, False
     for batch in paragraphs(path):
         records = []
         for number, all_lines in batch:
@@ -59,6 +60,8 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
                 raise FormatError(f"{name}, line {number + t}: {expected}")
             x = cells if n == width else [row[:n] for row in cells]
             known = None if n == width else [row[n] for row in cells]
+            if not warned and separator == "\t" and known is not None:
+                warned = _warn_of_blank(known, f"{name}, line {number}")
             raw = TokenLines(all_lines, range(start, len(all_lines)))
             records.append(Record("text", x, known, [row[0] for row in cells], f"{name}, line {number}", raw))
         yield records
@@ -133,6 +136,19 @@ def _advice(line: str) -> str:
     if line.startswith("#"):
         return ". A line is a comment only if it has the form '# key = value'"
     return ". If words contain no blanks, replace blanks by tabs with tr -s ' ' '\\t'"
+
+
+def _warn_of_blank(labels: Sequence[str], place: str) -> bool:
+    """Warn if a label has a blank, as if tabs and blanks both separated cells; return whether it does."""
+    mixed = next((label for label in labels if " " in label), None)
+    if mixed is None:
+        return False
+    warnings.warn(
+        f"{place}: the label {shown(mixed)} has a blank, because the first line has a tab, so that tabs separate the "
+        "cells. If blanks separate cells too, replace them by tabs with tr -s ' ' '\\t'",
+        stacklevel=2,
+    )
+    return True
 
 
 def _check_cells(lines: list[str], separator: str, name: str, number: int) -> None:

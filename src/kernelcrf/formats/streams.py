@@ -9,6 +9,7 @@ files unpack to about ten times their size, but a malicious file of kilobytes ma
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import os
@@ -76,7 +77,7 @@ def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
     for number, lines in line_batches(path):
         batch: list[tuple[int, list[str]]] = []
         for line in lines:
-            if line and line.strip(" "):
+            if line and line.strip(" \t"):
                 run.append(line)
                 length += len(line)
             elif run:
@@ -150,6 +151,14 @@ def _check_length(length: int, name: str, number: int, what: str) -> None:
         raise FormatError(f"{name}, line {number}: a {what} has more than {LONGEST:,} bytes: expected {end}")
 
 
+def _advice(block: bytes, number: int) -> str:
+    """Return how to convert a file that is not UTF-8; block, number : its bytes and the number of their first line."""
+    wide = number == 1 and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return f"convert it with iconv -f {'UTF-16' if wide else 'LATIN1'} -t UTF-8" + (
+        "" if wide else ", or with -f and the encoding that it has"
+    )
+
+
 def _decode(block: bytes, name: str, number: int) -> list[str]:
     try:
         text = block.decode("utf-8")
@@ -159,7 +168,7 @@ def _decode(block: bytes, name: str, number: int) -> list[str]:
         is_gzip = number == 1 and block.startswith(GZIP_MAGIC)
         raise FormatError(
             f"{name}, line {line}: expected UTF-8 text, got 0x{block[error.start]:02x} at byte {column} of the line; "
-            + ("add .gz to the name, because the file is compressed" if is_gzip else "convert it with iconv -t UTF-8")
+            + ("add .gz to the name, because the file is compressed" if is_gzip else _advice(block, number))
         ) from None
     if number == 1:
         text = text.removeprefix(MARK)
@@ -167,6 +176,12 @@ def _decode(block: bytes, name: str, number: int) -> list[str]:
     if "\r" not in text:
         return lines
     lines = [line.removesuffix("\r") for line in lines]
+    doubled = next((k for k, line in enumerate(lines, number) if line.endswith("\r")), None)
+    if doubled is not None:
+        raise FormatError(
+            f"{name}, line {doubled}: the line ends with two carriage returns: expected at most one; "
+            "remove them all with tr -d '\\r'"
+        )
     for line_number, one in enumerate(lines, number):
         if "\r" in one:
             raise FormatError(

@@ -85,12 +85,12 @@ def read(path: PathLike, *, texts: Callable[[Texts], Sequence[str]] = list) -> C
     try:
         with named_errors(path), open(path, "rb") as head:
             start = head.read(8)
-        if start[:1] == PICKLE:
-            raise ModelFileError(
-                "the file looks like a pickle, which can contain code: expected a file that save has written. Load a "
-                "pickle with joblib.load if you trust it, and call save of the estimator"
-            )
         if (n_header := int.from_bytes(start, "little")) > HEADER:
+            if start[:1] == PICKLE:
+                raise ModelFileError(
+                    "the file looks like a pickle, which can contain code. Load a pickle with joblib.load if you trust "
+                    "it, and call save of the estimator"
+                )
             raise ModelFileError(f"the header has {n_header:,} bytes: expected at most {HEADER:,}")
         tensors: dict[str, tuple[DType, list[int]]] = {}
         with safe_open(path, framework="numpy") as checked:
