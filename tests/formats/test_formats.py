@@ -388,3 +388,25 @@ def test_words_that_cannot_be_cells_are_refused_by_columns(word):
         columns.lines_of(record, [["A", "B"]])
     fine = Record("text", [["x", "N"], ["New York", "V"]], None, ["x", "New York"], "here")
     assert list(columns.lines_of(fine, [["A", "B"]])) == ["x\tN\tA", "New York\tV\tB"]
+
+
+def test_files_that_are_probably_read_wrongly_give_a_warning_or_the_right_advice(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("the\tDT B-NP\ndog\tNN I-NP\n\nit\tPRP B-NP\n")
+    with pytest.warns(UserWarning, match="line 1: the label 'DT B-NP' has a blank.* tr -s ' '") as caught:
+        records = list(read(path))
+    assert len(caught) == 1
+    assert [record.labels for record in records] == [["DT B-NP", "NN I-NP"], ["PRP B-NP"]]
+    path.write_text("\n".join("\t".join([str(t), "w", *"_" * 7, "SpaceAfter=No"]) for t in (1, 2)))
+    with pytest.warns(UserWarning, match="look like CoNLL-U.*--format conllu"):
+        next(read(path))
+    path.write_text("a\tO\n \t\nb\tO\n")
+    assert [record.tokens for record in read(path)] == [["a"], ["b"]]
+    for content, advice in (
+        ("é O\n".encode("latin-1"), "iconv -f LATIN1 -t UTF-8, or with -f and the encoding"),
+        ("a O\n".encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),
+        (b"a O\r\r\nb O\r\r\n", r"line 1: the line ends with two carriage returns.* tr -d '\\r'"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(FormatError, match=advice):
+            next(read(path))

@@ -21,6 +21,7 @@ from kernelcrf.persistence import PathLike
 from kernelcrf.validation import shown
 
 FORMAT = "a column file"
+CONLLU_CELLS = 10
 # A token may be the sign #, so only comments in the form of Universal Dependencies are recognised.
 COMMENT = re.compile(r"# (?:[^\s=]+(?: id)? =(?: [^\t]*)?|newdoc|newpar)")
 
@@ -51,6 +52,12 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
                             f"column{'s' if n_columns > 1 else ''}, after which there may be a label"
                         )
                     raise FormatError(f"{name}, line {number}: got the cells {shown(cells[0])}: expected {expected}")
+                if separator == "\t" and width == CONLLU_CELLS and cells[0][0] == "1":
+                    warnings.warn(
+                        f"{name}: the lines look like CoNLL-U, but they are read as a column file, whose last cell is "
+                        "the label. Pass format='conllu' (--format conllu to the command), or name the file .conllu",
+                        stacklevel=2,
+                    )
             if set(map(len, cells)) != {width} or "" in chain.from_iterable(cells):
                 t = next(t for t, row in enumerate(cells) if len(row) != width or "" in row)
                 got = f"got the cells {shown(cells[t])}: expected {width} cells"
