@@ -170,7 +170,7 @@ def C_to_config(C: float | str | VarianceRule) -> float | str | Config:
 
 
 def C_from_config(config: UserData) -> UserData:
-    """Return the parameter C whose `C_to_config` returned `config`; raise if the rule is unknown."""
+    """Return the parameter C that `C_to_config` has converted to `config`; raise if its rule is unknown."""
     if not isinstance(config, dict):
         return config
     parameters = dict(config)

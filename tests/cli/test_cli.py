@@ -204,7 +204,7 @@ def test_vectors_and_integers_from_archives(tmp_path):
     assert (facts["kernel"], facts["landmarks"], facts["labels"]) == ("tokens: rbf", 15, [0, 1, 2])
     assert [len(own) for own in facts["terms"].values()] == [2, 2, 2]
     line = fails(run("tag", tmp_path / "a.npz.kcrf", "-"), 1)
-    assert line.endswith("pass an .npz or .jsonl file with the vectors that the model was fitted to")
+    assert line.endswith("pass an .npz or .jsonl file with the vectors, as in training")
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
@@ -786,7 +786,7 @@ def test_text_for_a_model_of_features_is_refused(folder, tmp_path):
     (tmp_path / "wide.jsonl").write_text('{"tokens": [["a", "b", "c"]]}\n')
     (tmp_path / "a.txt").write_text("a X\n")
     line = fails(run("tag", tmp_path / "m.kcrf", tmp_path / "a.txt"))
-    assert line.endswith("pass a .jsonl or .items file with the features that the model was fitted to")
+    assert line.endswith("pass a .jsonl or .items file with the features, as in training")
     assert "tokens have 3 cells: expected 2" in fails(run("tag", folder / "chunks.kcrf", tmp_path / "wide.jsonl"))
     (tmp_path / "bare.jsonl").write_text('{"tokens": [["a", "b"]]}\n')
     assert "expected the true labels" in fails(run("evaluate", folder / "chunks.kcrf", tmp_path / "bare.jsonl"))

@@ -1,6 +1,7 @@
 """Files that are damaged, or claim more than they hold, are refused by the tagger, or their models answer."""
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from safetensors import safe_open
 
 import golden_models
 from forged_files import FACTORS, check_forgeries, content, forge, limited, most_bytes
-from kernelcrf import ModelFileError
+from kernelcrf import ChainCRF, ModelFileError
 from kernelcrf.arrays import is_sparse
 from kernelcrf.tagger.tagger import Tagger
 from model_files import damaged, rewritten
@@ -135,3 +136,20 @@ def test_inputs_of_golden_files_are_of_all_kinds():
     kinds = [golden_models.inputs(name)[0] for name in OFTEN]
     assert {isinstance(x, list) for x in kinds} == {True, False}
     assert any(is_sparse(x) for x in kinds)
+
+
+def test_files_and_tokens_of_another_kind_are_named(tmp_path):
+    X, y = [[{"a": "b"}, {"a": "c"}], [{"a": "c"}]], [["A", "B"], ["B"]]
+    crf = ChainCRF(C=1.0, decoding="marginal").fit(X, y)
+    with pytest.warns(UserWarning, match="does not store decoding='marginal': .* Use a .kcrf file"):
+        crf.save(tmp_path / "model.crfsuite")
+    with pytest.raises(ModelFileError, match=r"a model of CRFsuite. Open it with kernelcrf.load"):
+        Tagger.open(tmp_path / "model.crfsuite")
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps(crf))
+    with pytest.raises(ModelFileError, match="looks like a pickle"):
+        Tagger.open(tmp_path / "model.pkl")
+    crf.save(tmp_path / "model.kcrf")
+    with pytest.raises(TypeError, match=r"a feature dict in the place of a feature name .* Remove one list"):
+        Tagger.open(tmp_path / "model.kcrf").tag([X[0]])
+    with pytest.raises(TypeError, match="a list of feature dicts in the place of a token"):
+        crf.predict([[X[0]]])

@@ -102,7 +102,7 @@ class Model:
                     data = "an .npz or .jsonl file with the vectors"
                 raise FormatError(
                     f"{display_name(path)}: the file has text, but the model has no templates for text: pass "
-                    f"{data} that the model was fitted to"
+                    f"{data}, as in training"
                 )
             n_columns = self.templates.n_columns
         return read_batches(path, format, n_columns=n_columns)

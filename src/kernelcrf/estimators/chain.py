@@ -463,7 +463,15 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         elif dtype in ("float16", "float32"):
             raise ValueError(f"dtype={dtype!r}: expected None for a file of CRFsuite, which has double precision")
         else:
-            write_model(to_crfsuite(self._model), path)
+            model = self._model
+            if find_rule(self.decoding).name not in (VITERBI, AUTO_RULE):
+                warnings.warn(
+                    f"a file of CRFsuite does not store decoding={shown(self.decoding)}: programs that open it predict "
+                    "the likeliest labelling. Use a .kcrf file to keep the rule",
+                    UserWarning,
+                    stacklevel=stacklevel_of_user(),
+                )
+            write_model(to_crfsuite(model), path)
 
     @classmethod
     def from_crfsuite(cls, source: PathLike | bytes) -> Self:

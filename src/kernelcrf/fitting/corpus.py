@@ -330,7 +330,7 @@ def residual_of(kernel: InputKernel, X: Inputs, F: Inputs) -> tuple[Floats, floa
     """Return the residual k(x, x) - |F_x|^2 of each input x, and the sum of k(x, x) over all inputs.
 
     F_x is the row of the features F that belongs to x. Raise ValueError if rounding errors have made a residual clearly
-    negative, because norms computed with F would then be too small.
+    negative: |F_x|^2 is then too large, and the norm of a function with given values too small.
     """
     diagonal = np.concatenate([np.empty(0), *(kernel.diagonal(in_double(X[rows])) for rows in row_blocks(X.shape[0]))])
     residual = diagonal - np.einsum("un,un->u", F, F, dtype=np.float64)

@@ -128,7 +128,9 @@ def _chunk(leaf: tuple[str, bool, int], column: object) -> Chunk:
     dictionary = _field(metadata, 11, int, 0)
     start = dictionary if 0 < dictionary < start else start
     if start < 0 or packed < 0:
-        raise ValueError("the footer is damaged: a column has a negative position or size")
+        raise ValueError(
+            "the footer is damaged: a column has a negative position or size. Use another copy of the file"
+        )
     return Chunk(*leaf, CODECS[codec] if 0 <= codec < len(CODECS) else "", _field(metadata, 5, int), start, packed)
 
 

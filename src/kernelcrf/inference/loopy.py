@@ -117,7 +117,7 @@ class Loopy:
         return np.concatenate((b, c), axis=1)
 
     def calibrate(self, tables: Array, n_threads: int = 1, *, of: str = "model") -> tuple[GraphMoments, LoopyCurvature]:
-        """Return an upper bound on log Z with approximate marginals, and an object that computes their derivatives.
+        """Return an upper bound on log Z, approximate marginals, and an object that computes the derivatives of both.
 
         of : a name for the purpose of the call; sweeps start from the messages of the last call with the same name.
         """

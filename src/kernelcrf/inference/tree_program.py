@@ -144,8 +144,10 @@ def _steps(
 ) -> tuple[int, Ints]:
     """Return the number of entries of all tables, and the steps that add the tables of the graph to those of the tree.
 
+    All tables include the intermediate ones, which the steps need.
+
     members, cards, places : the nodes of each clique of the tree, their numbers of labels, and the place of its table.
-    n_values : the number of entries of the tables of the graph and of the tree.
+    n_values : the number of entries of the tables of the graph and of the tree, without intermediate ones.
     """
     homes, starts, kinds, axes_of_kind = _given(graph, tree, members)
     order = np.argsort(homes, kind="stable")

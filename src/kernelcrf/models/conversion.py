@@ -73,7 +73,7 @@ def convert_content(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
 
 
 def _convert_form(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
-    """Return the content with terms, maps and weights in the current form."""
+    """Return the content of an older model file, with terms, maps and weights in the current form."""
     if "terms" in config:
         return config, arrays
     config = dict(config)
@@ -225,10 +225,11 @@ def _convert_label_kernel(config: Config, *, is_step: bool) -> Config:
 
 
 def _convert_potentials(config: Config, arrays: Arrays) -> tuple[Config, Arrays]:
-    """Return the content of the file of a model of graphs or of label sets.
+    """Convert the content of an older model file for graphs or label sets to the current form.
 
-    In these files, each weight is the score of a labelling of a clique. The label kernel is therefore the identity. The
-    prior variances are not known, but only a posterior would depend on them, and these files have none.
+    In these older files, each weight is the score of a labelling of a clique. The label kernel is therefore the
+    identity. The files do not have the prior variances, but only a posterior would depend on them, and they have no
+    posterior.
     """
     potentials, terms = config.pop("potentials"), []
     for one in potentials["terms"]:

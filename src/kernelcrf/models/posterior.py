@@ -4,9 +4,9 @@ Under the prior, the score function is a Gaussian process, which is the sum of t
 
 - The first is F_x w, with the features F_x of an input x. The posterior of the weights w is N(w_hat, H^-1), with the
   mode w_hat and the Hessian H of the objective at this mode.
-- The second is orthogonal to the features. The training data say nothing about it, so it keeps its prior variance
-  C (k(x, x) - |F_x|^2), with the kernel k and the prior variance C of the weights. It is treated as independent between
-  tokens.
+- The second is orthogonal to the features. The training data say nothing about it, so that its variance at x remains C
+  (k(x, x) - |F_x|^2), as in the prior, with the kernel k and the prior variance C of the weights. It is treated as
+  independent between tokens.
 
 With a factor A of the label kernel k_y = A A', the covariance of the scores s(x) of the labels at a token is
 

@@ -33,6 +33,7 @@ READ_VERSIONS = (1, 2, 3)
 HEADER = 1 << 24
 # The first byte of a pickle of protocol 2 or later.
 PICKLE = b"\x80"
+CRFSUITE = b"lCRF"
 # The bytes that a tensor takes in the header besides its name: type, shape and position.
 ENTRY = 160
 # A tensor of zeros, which makes the file of a model as large as the claims of the model.
@@ -90,6 +91,10 @@ def read(path: PathLike, *, texts: Callable[[Texts], Sequence[str]] = list) -> C
                 raise ModelFileError(
                     "the file looks like a pickle, which can contain code. Load a pickle with joblib.load if you trust "
                     "it, and call save of the estimator"
+                )
+            if start[:4] == CRFSUITE:
+                raise ModelFileError(
+                    "the file is a model of CRFsuite. Open it with kernelcrf.load or with python-crfsuite"
                 )
             raise ModelFileError(f"the header has {n_header:,} bytes: expected at most {HEADER:,}")
         tensors: dict[str, tuple[DType, list[int]]] = {}

@@ -116,6 +116,11 @@ def collect_items(
 
 
 def _check_name(name: UserData, where: str = "") -> str:
+    if isinstance(name, Mapping):
+        raise TypeError(
+            f"X has a feature dict in the place of a feature name{where}: expected a sequence of feature dicts. Remove "
+            "one list around them, or pass several sequences to a method that takes several"
+        )
     if not isinstance(name, str):
         raise TypeError(
             f"X has the feature name {shown(name)} of type {type(name).__name__}{where}: expected a string; use "

@@ -282,8 +282,8 @@ def _rows_by_group(groups: Sequence[UserData], name: str, order: Places | None) 
             row = int(returns[0]) + 1
             raise ValueError(
                 f"frame has row {row - 1} of the group {shown(groups[row - 1])} between rows of the group "
-                f"{shown(groups[row])}: expected adjacent rows for each value of {shown(name)}. To sort the rows of "
-                "each group by a column, such as a time, pass its name as order="
+                f"{shown(groups[row])}: expected adjacent rows for each value of {shown(name)}. Sort the frame by "
+                "this column, or pass order= with a column, such as a time, by which the rows of each group are sorted"
             )
         order = np.arange(len(codes))
     rows = order[np.argsort(codes[order], kind="stable")]

@@ -62,7 +62,7 @@ class SegmentLabels:
 
     @classmethod
     def of(cls, classes: Array) -> SegmentLabels:
-        """Return the labels of segments for the given labels of tokens."""
+        """Return the labels that segments can have, such as PER, if tokens can have the given labels, such as B-PER."""
         labels = classes.tolist()
         if not are_spans(labels):
             every = np.ones(len(labels), bool)

@@ -139,9 +139,9 @@ class Layout:
         return np.concatenate([term.penalty.slope(term, theta[part]) for term, part in self._parts])
 
     def shrink(self, v: Floats, factors: Mapping[str, float]) -> Floats:
-        """Return the theta that minimises |theta - v|^2 / 2 + factor R(theta), where each term has a factor.
+        """Return the theta that minimises |theta - v|^2 / 2 + sum of factor_k R_k(theta_k) over all terms k.
 
-        R is the part of the penalty that is not differentiable everywhere.
+        R_k is the part of the penalty of term k that is not differentiable everywhere.
 
         factors : a dict from names of terms to factors.
         """

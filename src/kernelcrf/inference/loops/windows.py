@@ -1,4 +1,4 @@
-"""Compiled loops for sums of exponentials over the durations of segments, with few exponentials.
+"""Compiled loops that sum exponentials over the durations of segments, and compute few exponentials for it.
 
 The sum over durations d of exp(x_{m-d} + y_d) is computed for every position m. The numbers x are stored as
 exp(x - c), with one constant c per block of positions, and the numbers y in the same way. A block ends if it has
