@@ -32,13 +32,13 @@ likeliest labels of all held-out samples with the true ones. All powers of 10 fr
 and the first of the best models is chosen.
 
 The samples are sequences, graphs or rows. Long sequences are cut into pieces, and about 20,000 tokens are drawn, or
-8,000 if kernels are compared. All pieces of a sequence are held out together, and so are all sequences of a group that
+12,000 if kernels are compared. All pieces of a sequence are held out together, and so are all sequences of a group that
 the user defines. If there are fewer than five sequences without groups, a fifth of each sequence is held out at a time.
 It consists of neighbouring tokens, because a token between training tokens would be too easy to predict. If there are
-fewer than 50 samples or groups, each of them is held out once, in five folds with about 4,000 tokens; l is then a sum
-over all folds. If there are too few samples for folds, C is 1, and the kernel is rbf. Drawing only some of the data is
-enough, because C describes the size of the weights, so that the best C depends little on the amount of data. The same
-samples are drawn every time, so that a fit can be repeated and resumed.
+fewer than 50 samples or groups, each of them is held out once, in five folds with about 4,000 tokens, or 8,000 if
+kernels are compared; l is then a sum over all folds. If there are too few samples for folds, C is 1, and the kernel is
+rbf. Drawing only some of the data is enough, because C describes the size of the weights, so that the best C depends
+little on the amount of data. The same samples are drawn every time, so that a fit can be repeated and resumed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from kernelcrf.partitions.partition import RowPartition
 
 FIRST_C = 1.0
 MOST_TOKENS, MOST_LANDMARKS, FEW_TOKENS = 20_000, 500, 4_000
-COMPARED_TOKENS, COMPARED_LANDMARKS = 8_000, 150
+COMPARED_TOKENS, COMPARED_LANDMARKS, FEW_COMPARED_TOKENS = 12_000, 150, 8_000
 FEW_SAMPLES = 20
 LEAST_POWER, MOST_POWER = -3, 4
 SCORED_POWERS = range(-2, 4)
@@ -174,8 +174,10 @@ def search_held_out(
     start : an earlier fit, whose feature maps are used, or None.
     """
     choice, metric = comparison.choice, comparison.metric
-    n_tokens, most = (MOST_TOKENS, MOST_LANDMARKS) if choice is None else (COMPARED_TOKENS, COMPARED_LANDMARKS)
-    parts = problem.corpus.hold_out(n_tokens, FEW_TOKENS)
+    n_tokens, n_few, most = MOST_TOKENS, FEW_TOKENS, MOST_LANDMARKS
+    if choice is not None:
+        n_tokens, n_few, most = COMPARED_TOKENS, FEW_COMPARED_TOKENS, COMPARED_LANDMARKS
+    parts = problem.corpus.hold_out(n_tokens, n_few)
     if not parts:
         return HeldOutSearch([FIRST_C] * len(groups), None if choice is None else choice.usual)
     settings = replace(
