@@ -29,7 +29,7 @@ COMMENT = re.compile(r"# (?:[^\s=]+(?: id)? =(?: [^\t]*)?|newdoc|newpar)")
 def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -> Iterator[list[Record]]:
     """Yield lists of records with text as their input; `kernelcrf.formats.read_batches` explains the options."""
     name, separator, width, n, warned = display_name(path), "", 0, 0, False
-    for batch in paragraphs(path):
+    for batch in paragraphs(path, " \t"):
         records = []
         for number, all_lines in batch:
             start = _n_comments(all_lines)

@@ -67,17 +67,19 @@ def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
         yield number, _decode(rest, name, number)
 
 
-def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
+def paragraphs(path: PathLike, blanks: str = " ") -> Iterator[list[tuple[int, list[str]]]]:
     """Yield lists of paragraphs; a paragraph is a pair of the number of its first line and the list of its lines.
 
     A blank line ends a paragraph. Warn once if a paragraph has more than MANY_LINES lines.
+
+    blanks : the characters that a blank line may have.
     """
     run: list[str] = []
     length, warned = 0, False
     for number, lines in line_batches(path):
         batch: list[tuple[int, list[str]]] = []
         for line in lines:
-            if line and line.strip(" \t"):
+            if line and line.strip(blanks):
                 run.append(line)
                 length += len(line)
             elif run:
