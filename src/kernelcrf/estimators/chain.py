@@ -463,7 +463,6 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         elif dtype in ("float16", "float32"):
             raise ValueError(f"dtype={dtype!r}: expected None for a file of CRFsuite, which has double precision")
         else:
-            model = self._model
             if find_rule(self.decoding).name not in (VITERBI, AUTO_RULE):
                 warnings.warn(
                     f"a file of CRFsuite does not store decoding={shown(self.decoding)}: programs that open it predict "
@@ -471,7 +470,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
                     UserWarning,
                     stacklevel=stacklevel_of_user(),
                 )
-            write_model(to_crfsuite(model), path)
+            write_model(to_crfsuite(self._model), path)
 
     @classmethod
     def from_crfsuite(cls, source: PathLike | bytes) -> Self:

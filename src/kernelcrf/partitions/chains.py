@@ -38,7 +38,7 @@ from kernelcrf.score.score import Score, add_base
 from kernelcrf.score.tables import ChainScores, Steps
 from kernelcrf.score.terms import Term
 
-# A partition of 512 tokens takes a fifth longer per token than one of 2,048: its gradient is as large.
+# Smaller partitions take longer per token, because the gradient of each is as large as that of all data.
 MOST_PARTITIONS, LEAST_NODES, LEAST_PRODUCTS = 64, 2048, 2**20
 BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
 
