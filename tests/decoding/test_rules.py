@@ -7,12 +7,24 @@ import pytest
 import scipy.sparse as sp
 
 from kernelcrf import ChainCRF, GraphCRF, Input, MultiLabelCRF, SegmentCRF, load
-from kernelcrf.decoding import RULES, DecodingRule, ExpectedF1, Marginal, Viterbi, rules_for
+from kernelcrf.decoding import (
+    RULES,
+    DecodingRule,
+    ExpectedCost,
+    ExpectedF1,
+    ExpectedSpanCost,
+    Marginal,
+    Viterbi,
+    rules_for,
+)
 from kernelcrf.distributions import ChainDistribution, LabelSetDistribution, SegmentDistribution
 
 RNG = np.random.default_rng(0)
 X = [RNG.normal(size=(5, 2)) for _ in range(12)]
 Y = [np.array(["O", "B-A", "I-A"])[np.clip((x[:, 0] * 1.5).astype(int) + 1, 0, 2)] for x in X]
+
+
+COSTS = [[0, 1, 1], [5, 0, 2], [3, 1, 0.5]]
 
 
 @dataclass(frozen=True)
@@ -52,8 +64,9 @@ def test_a_name_stands_for_the_rule_with_its_defaults(crf, name):
 
 
 def test_the_rules_of_a_structure_are_those_whose_needs_it_has():
-    expected = {ChainDistribution: list(RULES), SegmentDistribution: ["viterbi", "marginal"]}
-    for distribution, names in (expected | {LabelSetDistribution: ["viterbi", "marginal"]}).items():
+    of_labels = ["viterbi", "marginal", "cost"]
+    expected = {ChainDistribution: list(RULES), SegmentDistribution: of_labels, LabelSetDistribution: of_labels}
+    for distribution, names in expected.items():
         accepted = [name for name in RULES if rules_for(distribution).constraints[0].accepts(name)]
         assert accepted == names
         assert rules_for(distribution).constraints[1].accepts(ExpectedF1()) == ("f1" in names)
@@ -61,7 +74,9 @@ def test_the_rules_of_a_structure_are_those_whose_needs_it_has():
 
 @pytest.mark.parametrize("decoding", ["f1", ExpectedF1(), "best", Viterbi, None, 1])
 def test_a_rule_that_does_not_suit_is_refused(decoding):
-    with pytest.raises(ValueError, match=r"decoding=.*: expected 'viterbi', 'marginal' or a decoding rule such as"):
+    with pytest.raises(
+        ValueError, match=r"decoding=.*: expected 'viterbi', 'marginal', 'cost' or a decoding rule such"
+    ):
         SegmentCRF(decoding=decoding).fit(X, Y)
 
 
@@ -95,7 +110,13 @@ def test_labels_that_do_not_fit_are_refused(crf, answer, match):
         crf.distribution(X).decode(Wrong(answer))
 
 
-@pytest.mark.parametrize("rule", ["marginal", Viterbi(), Marginal(), ExpectedF1("IOB2")])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *("marginal", Viterbi(), Marginal(), ExpectedF1("IOB2"), ExpectedSpanCost(missed=3.0, scheme="IOB2")),
+        *(ExpectedCost(), ExpectedCost(np.eye(3)[::-1]), ExpectedCost(COSTS, ["O", "B-A", "I-A"])),
+    ],
+)
 def test_files_have_a_rule_with_its_parameters(crf, rule, tmp_path):
     crf.set_params(decoding=rule).save(tmp_path / "model.kcrf")
     again = load(tmp_path / "model.kcrf")
@@ -112,7 +133,8 @@ def test_wrong_parameters_of_rules_are_refused(crf):
     with pytest.raises(ValueError, match="scheme='IOE': expected"):
         ExpectedF1("IOE")
     with pytest.raises(
-        ValueError, match="rule='best': expected 'viterbi', 'marginal', 'f1', 'auto' or a decoding rule"
+        ValueError,
+        match="rule='best': expected 'viterbi', 'marginal', 'f1', 'cost', 'span_cost', 'auto' or a decoding rule",
     ):
         crf.distribution(X).decode("best")
     numbers = ChainCRF("linear", C=1.0).fit(X, [np.arange(5) % 2 for _ in X])

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from chain_fits import of_tokens_and_steps
 from kernelcrf import ChainCRF, GraphCRF, Input, KernelClassifier, MarkovNetwork, MultiLabelCRF, SegmentCRF
+from kernelcrf.decoding import ExpectedCost
 from kernelcrf.estimators.parameters import declared_parameters
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Settings, fit
@@ -257,7 +258,7 @@ def table():
 @pytest.mark.parametrize(("ability", "name"), table())
 def test_the_table_of_abilities_is_true(ability, name):
     model = CASES[name][0]
-    parameter = re.match(r"`(\w+)", ability)[1]
+    parameter = re.match(r"\[?`(\w+)", ability)[1]
     if parameter == "uncertainty":
         known = callable(getattr(model, "uncertainty", None))
     elif parameter == "base_scores":
@@ -267,6 +268,13 @@ def test_the_table_of_abilities_is_true(ability, name):
         by_evidence = clone(model).set_params(C=Evidence(optimize_kernel=True))
         try:
             by_evidence._validate_params()
+            known = True
+        except ValueError:
+            known = False
+    elif parameter == "decoding":
+        _, X, y = CASES[name]
+        try:
+            clone(model).set_params(tol=0.5).fit(X, y).distribution(X).decode(ExpectedCost())
             known = True
         except ValueError:
             known = False

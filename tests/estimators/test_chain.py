@@ -269,7 +269,8 @@ def test_what_does_not_fit_is_refused(model, train):
     with pytest.raises(NotFittedError):
         ChainCRF(C=1.0).predict(train.X)
     with pytest.raises(
-        ValueError, match="decoding='best': expected 'viterbi', 'marginal', 'f1', 'auto' or a decoding rule"
+        ValueError,
+        match="decoding='best': expected 'viterbi', 'marginal', 'f1', 'cost', 'span_cost', 'auto' or a decoding rule",
     ):
         ChainCRF(decoding="best", C=1.0).fit(train.X, train.y)
     with pytest.raises(ValueError, match="gamma='small'"):

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 from kernelcrf import ChainCRF, Input
-from kernelcrf.decoding import ExpectedF1
+from kernelcrf.decoding import ExpectedCost, ExpectedF1, ExpectedSpanCost
 from kernelcrf.kernels import Polynomial
 from kernelcrf.penalties import ElasticNet
 from kernelcrf.preprocessing import PerToken
@@ -92,12 +92,16 @@ def model(seed: int) -> tuple[Any, list[Any]]:
     else:
         options["weights"] = pick(rng, ("observed", "all", 2.0, ("observed", "observed")))
     if labels is TAGS:
-        options["decoding"] = pick(rng, ("auto", "viterbi", "marginal", "f1", ExpectedF1("IOB2")))
+        options["decoding"] = pick(
+            rng, ("auto", "viterbi", "marginal", "f1", ExpectedF1("IOB2"), ExpectedSpanCost(4.0), ExpectedCost())
+        )
         if flip(rng, 0.4):
             y = [["O", "B-X", "I-X", "O", "B-Y", "I-Y", "I-Y"][:T] for T in lengths]
             options["constraints"] = "BIO"
     else:
-        options["decoding"] = pick(rng, ("auto", "viterbi", "marginal"))
+        L = len(labels)
+        costs = ExpectedCost(np.add.outer(range(L), range(L)) + 1.0 - np.eye(L), labels[::-1])
+        options["decoding"] = pick(rng, ("auto", "viterbi", "marginal", costs))
         if flip(rng, 0.2):
             pairs = {(a, b) for one in y for a, b in pairwise(one)}
             ends = {(None, one[0]) for one in y} | {(one[-1], None) for one in y}

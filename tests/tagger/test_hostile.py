@@ -106,6 +106,7 @@ def test_many_labels_without_transitions_are_refused(tmp_path):
         ("rbf", {"estimator": "Robot"}, "a model of 'Robot'"),
         ("rbf", {"parameters": {"decoding": "dice"}}, "decoding='dice', which kernelcrf-tagger does not know"),
         ("marginal", {"parameters": {"decoding": {"name": "f1"}}, "x": 1}, None),
+        ("marginal", {"parameters": {"decoding": {"name": "span_cost"}}, "x": 1}, None),
     ],
 )
 def test_what_the_tagger_does_not_know_is_named(name, change, match, tmp_path):

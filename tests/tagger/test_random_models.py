@@ -5,6 +5,8 @@ import pytest
 from sklearn.pipeline import Pipeline
 
 from kernelcrf import save
+from kernelcrf.answers.expected_costs import costs_of_labels
+from kernelcrf.decoding import ExpectedCost, ExpectedSpanCost, find_rule
 from kernelcrf.tagger.tagger import Tagger
 from tagger import random_models
 
@@ -21,6 +23,11 @@ def tied(crf, x, ours, theirs):
     if crf.decoding == "marginal" or (crf.decoding == "auto" and crf.distribution([x]).scores_tokens_alone):
         p, index = crf.predict_proba([x])[0], {label: k for k, label in enumerate(crf.classes_.tolist())}
         both = [[p[t, index[label]] for t, label in enumerate(labels)] for labels in (ours, theirs)]
+    elif isinstance(crf.decoding, ExpectedCost):
+        classes = crf.classes_.tolist()
+        index = {label: k for k, label in enumerate(classes)}
+        risks = crf.predict_proba([x])[0] @ costs_of_labels(crf.decoding.costs, crf.decoding.classes, classes)
+        both = [sum(risks[t, index[label]] for t, label in enumerate(labels)) for labels in (ours, theirs)]
     else:
         both = [crf.log_prob([x], [labels]) for labels in (ours, theirs)]
     return np.allclose(*both, rtol=0, atol=TIE)
@@ -38,7 +45,7 @@ def test_random_models_have_the_answers_of_the_library(first, tmp_path):
         labels, known = tagger.tag_all(X), [one.tolist() for one in crf.predict(inner)]
         differ = [i for i, (ours, theirs) in enumerate(zip(labels, known, strict=True)) if ours != theirs]
         assert all(tied(crf, inner[i], labels[i], known[i]) for i in differ), note
-        if crf.decoding in ("auto", "viterbi", "marginal"):
+        if crf.decoding in ("auto", "viterbi", "marginal") or isinstance(crf.decoding, ExpectedCost | ExpectedSpanCost):
             assert [tagger.tag(x) for x in X] == labels, note
         for ours, theirs in zip(tagger.probabilities_all(X), crf.predict_proba(inner), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12, err_msg=note)
@@ -52,11 +59,21 @@ def test_random_models_have_the_answers_of_the_library(first, tmp_path):
 def test_all_options_are_drawn():
     """Every reader, kernel, rule and transformer occurs among the first models."""
     seen = set()
-    for seed in range(60):
+    for seed in range(90):
         crf = parts(random_models.model(seed)[0])[1]
-        seen |= {str(crf.decoding), str(crf.kernel), f"constraints {crf.constraints is not None}"}
+        seen |= {find_rule(crf.decoding).name, str(crf.kernel), f"constraints {crf.constraints is not None}"}
         seen |= {f"hashed {crf.hash_features}", f"edges {crf.edge_coef_ is not None}", str(crf.label_kernel)[:7]}
         seen |= {f"inputs {crf.inputs is not None}", str(crf.fit_intercept)}
         seen |= {one.scores for one in (crf.inputs or {}).values()}
-    assert {"viterbi", "marginal", "f1", *random_models.KERNELS, *random_models.SCORES, "centred", "hashed 64"} <= seen
+    assert {
+        "viterbi",
+        "marginal",
+        "f1",
+        "cost",
+        "span_cost",
+        *random_models.KERNELS,
+        *random_models.SCORES,
+        "centred",
+        "hashed 64",
+    } <= seen
     assert {"boundaries", *(f"{name} True" for name in ("constraints", "edges", "inputs"))} <= seen

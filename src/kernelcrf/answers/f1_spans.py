@@ -38,7 +38,15 @@ def f1_labels(field: Field, rules: SpanRules) -> Labels:
     forbid all of these labellings, return the likeliest labelling that is allowed.
     """
     table, p = probable_spans(field, rules, LEAST_PROBABILITY, None)
-    chosen = table.take(_choose(table, p, _expected_number(field, rules)))
+    return labels_of_spans(field, rules, table.take(_choose(table, p, _expected_number(field, rules))))
+
+
+def labels_of_spans(field: Field, rules: SpanRules, chosen: SpanTable) -> Labels:
+    """Return labels, one per token, that have exactly the chosen spans.
+
+    For each sequence, return the likeliest of the labellings that have these spans and no others. If the constraints
+    forbid all of these labellings, return the likeliest labelling that is allowed.
+    """
     labels = np.empty(field.chains.n_nodes, np.int32)
     for low, high, part in field.batches():
         here = chosen.take((chosen.sequence >= low) & (chosen.sequence < high))
@@ -71,18 +79,37 @@ def _choose(table: SpanTable, p: Floats, expected: float) -> Places:
 
     p, expected : the probability of each span, and the expected number of spans in all sequences.
     """
+    sequences = _candidates(table, p)
+    limit, rows = FIRST_LIMIT, np.empty(0, np.intp)
+    for _ in range(MOST_STEPS):
+        rows = _best_sets(sequences, limit)
+        before, limit = limit, float(p[rows].sum() / max(expected + len(rows), 1e-300))
+        if abs(limit - before) <= CLOSE:
+            break
+    return rows
+
+
+def best_spans(table: SpanTable, p: Floats, limit: float) -> Places:
+    """Choose the spans of a table that do not overlap and have the largest sum of p - limit; return their rows.
+
+    p : the probability of each span.
+    """
+    return _best_sets(_candidates(table, p), limit)
+
+
+def _candidates(table: SpanTable, p: Floats) -> list[list[Candidate]]:
+    """Return the spans of a table with their probabilities p, one list per sequence that has spans, sorted by `end`."""
     sequences: dict[int, list[Candidate]] = {}
     order = np.lexsort((table.start, table.end, table.sequence))
     for row in order.tolist():
         candidate = int(table.start[row]), int(table.end[row]), float(p[row]), row
         sequences.setdefault(int(table.sequence[row]), []).append(candidate)
-    limit, rows = FIRST_LIMIT, np.empty(0, np.intp)
-    for _ in range(MOST_STEPS):
-        rows = np.array([row for candidates in sequences.values() for row in _best_set(candidates, limit)], np.intp)
-        before, limit = limit, float(p[rows].sum() / max(expected + len(rows), 1e-300))
-        if abs(limit - before) <= CLOSE:
-            break
-    return rows
+    return list(sequences.values())
+
+
+def _best_sets(sequences: list[list[Candidate]], limit: float) -> Places:
+    """Return the rows of the spans that `_best_set` chooses in each sequence."""
+    return np.array([row for candidates in sequences for row in _best_set(candidates, limit)], np.intp)
 
 
 def _best_set(candidates: list[Candidate], limit: float) -> list[int]:

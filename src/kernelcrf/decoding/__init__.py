@@ -5,13 +5,17 @@ from functools import cache
 
 from kernelcrf.arrays import Config, UserData
 from kernelcrf.decoding.auto import Auto
+from kernelcrf.decoding.expected_cost import ExpectedCost
 from kernelcrf.decoding.expected_f1 import ExpectedF1
+from kernelcrf.decoding.expected_span_cost import ExpectedSpanCost
 from kernelcrf.decoding.marginal import Marginal
 from kernelcrf.decoding.rule import DecodingRule
 from kernelcrf.decoding.viterbi import Viterbi
 from kernelcrf.validation import Constraint, Parameter, either, one_of, shown
 
-RULES: dict[str, type[DecodingRule]] = {rule.name: rule for rule in (Viterbi, Marginal, ExpectedF1, Auto)}
+RULES: dict[str, type[DecodingRule]] = {
+    rule.name: rule for rule in (Viterbi, Marginal, ExpectedF1, ExpectedCost, ExpectedSpanCost, Auto)
+}
 
 VITERBI, MARGINAL, AUTO = Viterbi.name, Marginal.name, Auto.name
 
@@ -67,4 +71,4 @@ def rule_from_config(config: str | Config) -> str | DecodingRule:
     return RULES[name](**parameters)
 
 
-__all__ = ["RULES", "Auto", "DecodingRule", "ExpectedF1", "Marginal", "Viterbi"]
+__all__ = ["RULES", "Auto", "DecodingRule", "ExpectedCost", "ExpectedF1", "ExpectedSpanCost", "Marginal", "Viterbi"]

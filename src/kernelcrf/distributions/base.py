@@ -68,6 +68,15 @@ class Distribution:
         """Return the likeliest labelling of each sample as indices, in the shape of `probabilities[..., 0]`."""
         raise NotImplementedError
 
+    def cheapest(self, costs: Floats) -> Labels:
+        """Return the labelling with the smallest sum of costs, as indices in the shape of `probabilities[..., 0]`.
+
+        A ChainCRF with constraints returns the best of the labellings that are allowed.
+
+        costs : the cost of each label, in the shape of `probabilities`.
+        """
+        return np.asarray(costs.argmin(axis=-1), np.int32)
+
     def marginals(self) -> Any:
         """Return the probabilities of the labels, in the format of `predict_proba`."""
         raise NotImplementedError

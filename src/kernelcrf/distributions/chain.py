@@ -8,6 +8,7 @@ import numpy as np
 
 from kernelcrf.answers.certified_labels import CertifiedLabels, ScoreBounds, score_bounds
 from kernelcrf.answers.certified_labels import certify as certify_labels
+from kernelcrf.answers.expected_costs import least_cost_labels
 from kernelcrf.answers.span_probabilities import probable_spans, span_probabilities
 from kernelcrf.answers.spans import (
     N_BEST,
@@ -19,7 +20,7 @@ from kernelcrf.answers.spans import (
     predicted_spans,
     read_spans,
 )
-from kernelcrf.arrays import Array, Floats, Inputs, UserData
+from kernelcrf.arrays import Array, Floats, Inputs, Labels, UserData
 from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.decoding import DecodingRule
 from kernelcrf.distributions.sequences import SequenceDistribution
@@ -70,6 +71,9 @@ class ChainDistribution(SequenceDistribution):
     def scores_tokens_alone(self) -> bool:
         """Return whether labels of this kind are usually scored one by one, and not as spans or whole labellings."""
         return self.model.scores_tokens_alone
+
+    def cheapest(self, costs: Floats) -> Labels:
+        return least_cost_labels(self.field, costs)
 
     def edge_marginals(self) -> list[Array]:
         """Return one array per sequence: entry [t, i, j] is p(y_{t-1} = i, y_t = j | x), or 0 for the first token."""

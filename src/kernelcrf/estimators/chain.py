@@ -131,13 +131,14 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         `uncertainty` and `predict_proba(posterior="laplace")` need. "diagonal" is faster, with one pass over the data.
         It ignores covariances between weights, and between the tokens of a sequence that share a weight, so the
         marginal likelihood is only a rough approximation. Use it for linear models that you want to pass as `prior`.
-    decoding : "auto", "viterbi", "marginal", "f1" or a rule of kernelcrf.decoding, default="auto"
+    decoding : "auto", "viterbi", "marginal", "f1", or a rule of kernelcrf.decoding, default="auto"
         Whether `predict` returns the likeliest labelling ("viterbi"), the likeliest label of each token ("marginal"),
         or the labels with the highest expected F1 score of spans. "auto" means "marginal" if all inputs are arrays or
         data frames, unless labels are tags of spans such as B-PER or have constraints, and "viterbi" otherwise. For
         "f1" the labels must be tags such as B-PER. A span can then be predicted only if its probability is above a
         threshold, which is computed from all sequences of X together. So pass a whole test set to `predict`, not one
-        sequence at a time.
+        sequence at a time. If some mistakes cost more than others, `kernelcrf.decoding.ExpectedCost(costs)` returns the
+        labels with the smallest expected cost, and `ExpectedSpanCost(missed, false)` the spans.
     weights : "observed", "all", float or two of these values, default="observed"
         Which pairs have a weight. "observed" means the pairs of a feature and a label that occur together in the
         training data, and all transitions from a label to the next. "all" means every pair. A number means the pairs,

@@ -76,7 +76,8 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         Kernel for interactions that depend on the inputs; None keeps interactions constant.
     decoding : "viterbi", "marginal" or a rule of kernelcrf.decoding, default="viterbi"
         Whether `predict` returns the likeliest set of labels, which is best for the accuracy of whole sets, or all
-        labels of probability above 1/2, which is best for Hamming loss.
+        labels of probability above 1/2, which is best for Hamming loss. `kernelcrf.decoding.ExpectedCost(costs)`, with
+        a (2, 2) array of costs, returns all labels whose probability is above the threshold that the costs imply.
     penalty : None or a penalty of kernelcrf.penalties, default=None
         A penalty that is added to that of `C`, and makes weights zero, as in ChainCRF.
     structure_tol : float, default=1e-3

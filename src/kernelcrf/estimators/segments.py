@@ -109,6 +109,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         `uncertainty` and `predict_proba(posterior="laplace")` need. The value "diagonal" of ChainCRF is not available.
     decoding : "viterbi", "marginal" or a rule of kernelcrf.decoding, default="viterbi"
         Whether `predict` returns the labels of the likeliest segmentation, or the likeliest label of each token.
+        `kernelcrf.decoding.ExpectedCost(costs)` returns the labels of tokens with the smallest expected cost.
     solver : str or a solver such as NewtonCG(), default="auto"
         One of the solvers of ChainCRF, except "dual", or `Restarts`. "auto" is "lbfgs".
     warm_start : bool, default=False

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ..answers.expected_costs import costs_of_labels, least_cost_labels, least_cost_spans
 from ..answers.f1_spans import f1_labels
 from ..answers.span_probabilities import SpanTable, span_probabilities
 from ..arrays import Floats, UserData
 from ..persistence import ModelFileError, PathLike
 from ..readers.schemes import SCHEMES
-from ..readers.spans import are_spans, scheme_of, span_rules, spans
-from ..validation import shown, shown_list
+from ..readers.spans import SpanRules, are_spans, scheme_of, span_rules, spans
+from ..validation import POSITIVE, shown, shown_list
 from .chain import marginals, viterbi
 from .field import TaggedField
 from .model import StoredModel, open_model
@@ -149,18 +150,48 @@ def _auto(model: StoredModel, scores: Iterable[Scores]) -> list[list[int]]:
 
 
 def _f1(model: StoredModel, scores: Iterable[Scores]) -> list[list[int]]:
-    every, scheme = list(scores), model.decoding.get("scheme", "lenient")
-    if scheme not in SCHEMES or not are_spans(model.classes):
-        raise ModelFileError(
-            f"the model has decoding='f1' with scheme={shown(scheme)} and the labels {shown_list(model.classes)}: "
-            f"expected tags such as B-PER, and one of {', '.join(SCHEMES)}"
-        )
+    every, rules = list(scores), _span_rules(model)
     if not every:
         return []
     field = TaggedField.of(every)
-    labels = f1_labels(field, span_rules(model.classes, scheme)).tolist()
+    labels = f1_labels(field, rules).tolist()
     return [labels[low:high] for low, high in pairwise(field.chains.offsets.tolist())]
 
 
-RULES: Mapping[str, Rule] = {"viterbi": _viterbi, "marginal": _marginal, "f1": _f1, "auto": _auto}
+def _cost(model: StoredModel, scores: Iterable[Scores]) -> list[list[int]]:
+    costs = costs_of_labels(model.decoding.get("costs"), _labels_of_costs(model), model.classes)
+    return [least_cost_labels(TaggedField.of([one]), marginals(*one)[0] @ costs).tolist() for one in scores]
+
+
+def _labels_of_costs(model: StoredModel) -> list[Any] | None:
+    """Return the labels in the order of the stored costs, or None if this is the order of the model."""
+    labels = model.decoding.get("classes")
+    return None if labels is None else [tuple(one) if isinstance(one, list) else one for one in labels]
+
+
+def _span_cost(model: StoredModel, scores: Iterable[Scores]) -> list[list[int]]:
+    rules, given = _span_rules(model), (model.decoding.get("missed", 1.0), model.decoding.get("false", 1.0))
+    missed, false = (POSITIVE.check("the cost of a span", cost) for cost in given)
+    return [least_cost_spans(TaggedField.of([one]), rules, missed, false).tolist() for one in scores]
+
+
+def _span_rules(model: StoredModel) -> SpanRules:
+    """Return the rules of the tags of a model; raise if its labels or its scheme are none."""
+    name, scheme = model.decoding["name"], model.decoding.get("scheme", "lenient")
+    if scheme not in SCHEMES or not are_spans(model.classes):
+        raise ModelFileError(
+            f"the model has decoding={shown(name)} with scheme={shown(scheme)} and the labels "
+            f"{shown_list(model.classes)}: expected tags such as B-PER, and one of {', '.join(SCHEMES)}"
+        )
+    return span_rules(model.classes, scheme)
+
+
+RULES: Mapping[str, Rule] = {
+    "viterbi": _viterbi,
+    "marginal": _marginal,
+    "f1": _f1,
+    "cost": _cost,
+    "span_cost": _span_cost,
+    "auto": _auto,
+}
 """The decoding rules by name, as `kernelcrf.decoding.RULES`."""
