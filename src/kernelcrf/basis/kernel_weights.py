@@ -32,6 +32,8 @@ from kernelcrf.kernels.inputs import InputKernel
 
 BLOCK_BYTES = 2**21
 LEAST_ROWS = 256
+# BLAS uses one thread for products with fewer multiplications than this, so that its threads need no limit.
+SMALL_PRODUCT = 8192
 LARGEST_SCORE = {np.dtype(one): float(np.sqrt(np.finfo(one).max)) for one in (np.float32, np.float64)}
 
 
@@ -57,7 +59,8 @@ class PrimalWeights:
             s[rows] = X[rows] @ W
 
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            if is_sparse(X) and (engine.n_threads == 1 or len(blocks) == 1):
+            is_small = X.shape[0] * W.size <= SMALL_PRODUCT
+            if is_small or (is_sparse(X) and (engine.n_threads == 1 or len(blocks) == 1)):
                 return check_scores(np.asarray(X @ W))
             engine.map(fill, blocks)
         return check_scores(s)

@@ -26,7 +26,7 @@ from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.chain import ChainDistribution
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.input import Input
-from kernelcrf.estimators.parameters import LAPLACE, STORED_DTYPE
+from kernelcrf.estimators.parameters import LAPLACE, OF_STREAMS, STORED_DTYPE
 from kernelcrf.estimators.prior import earlier_of
 from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.fitting.held_out import Comparison, HeldOutSearch, KernelChoice
@@ -45,6 +45,7 @@ from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.rules import HeldOut, find_C_rule
 from kernelcrf.score.cliques import OF_INPUTS, TOKENS
 from kernelcrf.score.terms import TOKEN_TERM, named_term
+from kernelcrf.streams.chain import ChainStream
 from kernelcrf.validation import (
     FLAG,
     PATH,
@@ -265,6 +266,9 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     >>> updated = ChainCRF(prior=crf, random_state=0).fit(new.X, new.y)  # does not read `data` again
     >>> updated.certificate_.status, round(updated.log_prob(data.X, data.y).sum())
     ('optimal', -77)
+    >>> live = crf.stream(lag=2)  # tokens arrive one by one; probabilities are final two tokens later
+    >>> [live.push(token).lagged.labels.tolist() for token in x[0][:4]]
+    [[], [], [2], [2]]
     >>> crf.save("model.kcrf")
     >>> several = ChainCRF(inputs={"a": Input("rbf", columns=[0]), "b": Input("linear", columns=[1])})
     >>> several.set_params(inputs__b__C=2.0).get_params()["inputs__b__C"]
@@ -400,6 +404,28 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         base_scores : scores of the same kind as those passed to `fit`, if any.
         """
         return self._distribution(self._model, X, lengths, base_scores)
+
+    @validated(**OF_STREAMS)
+    def stream(self, *, lag: int = 0, max_delay: int | None = None, state: UserData = None) -> ChainStream:
+        """Return an object that takes the tokens of one sequence as they arrive, and answers after each of them.
+
+        Its methods `push` and `extend` add one token or several. Each answer has three parts. `newest` has p(y_t |
+        x_1..x_t) of the newest tokens. This is the answer of the model to the tokens so far, without the scores and
+        constraints of last labels, because the sequence goes on. `lagged` has the tokens whose probabilities are final
+        because `lag` more tokens have arrived. `decided` has the labels of the likeliest path, as soon as they are
+        certain. `finish` ends the sequence: what remains is answered as `predict_proba` and `predict` answer for the
+        whole sequence. The labels of `newest` and `lagged` are the likeliest of each token, whatever `decoding` is.
+
+        Memory and time per token do not grow with the number of tokens; time grows with `lag`.
+
+        lag : the number of later tokens that the probabilities of a token wait for.
+        max_delay : the number of later tokens after which a label of the likeliest path is decided at the latest. It is
+            then the label of the best path so far, and paths with another label are given up. None means that no path
+            is followed.
+        state : the result of the method `state` of an earlier stream of this model with the same `lag` and `max_delay`,
+            which the new stream continues.
+        """
+        return ChainStream(self._model, self._engine, lag, max_delay, state)
 
     def _distribution(
         self, model: ChainModel, X: UserData, lengths: UserData = None, base_scores: UserData = None

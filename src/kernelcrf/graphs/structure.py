@@ -135,6 +135,37 @@ class Chains:
             low = end
 
 
+@dataclass(frozen=True)
+class OpenChain:
+    """Some tokens of a sequence that goes on: none of them is known to be its last token.
+
+    begins : whether the first of these tokens is the first token of the sequence.
+    """
+
+    n_nodes: int
+    begins: bool
+
+    @property
+    def lengths(self) -> Ints:
+        """Return the number of tokens, as an array with one entry."""
+        return np.array([self.n_nodes])
+
+    @property
+    def all_nodes(self) -> slice:
+        """Return the rows of all tokens."""
+        return slice(None)
+
+    @property
+    def first_nodes(self) -> Ints:
+        """Return the row of the first token of the sequence, if it is one of these tokens."""
+        return np.zeros(int(self.begins and self.n_nodes > 0), np.int64)
+
+    @property
+    def last_nodes(self) -> Ints:
+        """Return no row."""
+        return np.empty(0, np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class Legal:
     """Constraints on the labels of sequences, as boolean arrays; L is the number of labels.

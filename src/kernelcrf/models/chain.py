@@ -26,7 +26,7 @@ from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.fit import Fit
 from kernelcrf.fitting.training import Trained
-from kernelcrf.graphs.structure import Chains, Legal
+from kernelcrf.graphs.structure import Chains, Legal, OpenChain
 from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain_field import ChainField
@@ -216,7 +216,7 @@ class ChainModel(KernelModel):
         flat, chains = self.reader.read_entries(X, lengths)
         return self.field_of(flat, chains, engine, self.read_base(base_scores, chains, flat=lengths is not None))
 
-    def read_base(self, base_scores: UserData, chains: Chains, *, flat: bool) -> dict[str, Floats] | None:
+    def read_base(self, base_scores: UserData, chains: Chains | OpenChain, *, flat: bool) -> dict[str, Floats] | None:
         """Read base scores; raise if they are not of the same kinds as in the fit."""
         base = read_base_scores(base_scores, chains, len(self.labels.classes), flat=flat)
         check_base_scores(self.base, base)
@@ -247,6 +247,43 @@ class ChainModel(KernelModel):
             add_terms(scores.arrays, rows, chains)
             add_base(scores.arrays, base)
         return self._legal_field(scores.s, scores.w, chains, engine)
+
+    @cached_property
+    def open_steps(self) -> Array | None:
+        """Return the scores of steps of a sequence that goes on, (L, L); None if they depend on the token."""
+        if self._step_terms or STEPS in self.base:
+            return None
+        return self.transitions if self.legal is None else np.where(self.legal.steps, self.transitions, -np.inf)
+
+    def open_scores(
+        self, tokens: UserData, engine: LocalEngine, *, begins: bool, base_scores: UserData = None
+    ) -> tuple[Array, Array | None, Floats]:
+        """Read tokens of one sequence that goes on, and return the scores of their labels.
+
+        begins : whether the sequence begins with these tokens.
+        base_scores : the base scores of these tokens, one row per token.
+
+        Return three arrays: the scores s (n, L) of labels, the scores w (n, L, L) of steps, and the scores (L,) that
+        the labels of the last of these tokens also have if it ends the sequence. If `open_steps` has w, w is None.
+        """
+        flat, chains = self.reader.read_entries([tokens])
+        part = OpenChain(chains.n_nodes, begins)
+        base = self.read_base(base_scores, part, flat=True)
+        rows = self.term_scores(lambda term: matrix_of(flat, str(term.input)), engine)
+        scores = self._zeros(part.n_nodes, rows[0][1].dtype)
+        tied = self.open_steps is not None
+        add_terms(scores.arrays, (row for row in rows if not (tied and row[0].kind.is_step)), part)
+        add_base(scores.arrays, base)
+        end = np.zeros(len(self.column_labels))
+        for term, Z in rows:
+            if term.kind.is_last and len(Z):
+                end += Z[-1]
+        s, w, legal = scores.s, None if tied else scores.w, self.legal
+        if legal is not None:
+            s[part.first_nodes] = np.where(legal.first, s[part.first_nodes], -np.inf)
+            w = None if w is None else np.where(legal.steps, w, -np.inf)
+            end = np.where(legal.last, end, -np.inf)
+        return s, w, end
 
     def _zeros(self, n_nodes: int, dtype: DType) -> ChainScores:
         L = len(self.column_labels)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kernelcrf.arrays import Array, Flags, Floats, UserData
-from kernelcrf.graphs.structure import Chains
+from kernelcrf.graphs.structure import Chains, OpenChain
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.score.cliques import NODES, STEPS, TOKENS
 from kernelcrf.validation import shown, shown_list
@@ -16,7 +16,7 @@ NAMES = (TOKENS, STEPS, NODES)
 
 
 def read_base_scores(
-    base_scores: UserData, chains: Chains, n_labels: int, *, flat: bool = False
+    base_scores: UserData, chains: Chains | OpenChain, n_labels: int, *, flat: bool = False
 ) -> dict[str, Floats] | None:
     """Return base scores as a dict from "tokens" or "steps" to arrays with one row per token; None if there are none.
 
@@ -93,7 +93,7 @@ def read_base_names(names: UserData) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _stack(name: str, scores: UserData, chains: Chains, shape: tuple[int, ...], flat: bool) -> Floats:
+def _stack(name: str, scores: UserData, chains: Chains | OpenChain, shape: tuple[int, ...], flat: bool) -> Floats:
     """Check base scores, and stack them to one array with one row per token or node.
 
     name : the kind of the scores: "tokens", "steps" or "nodes".

@@ -118,6 +118,8 @@ class SequenceReader:
             entries = self.look_up(X[0], zeros=True)
             if entries is not None:
                 return entries, _number_chains([len(X[0])], first)
+            if self._is_readable(X[0]):
+                return X[0], _number_chains([len(X[0])], first)
         parts, chains, kind = open_sequences(X, lengths, first)
         if kind is None or chains.n_nodes == 0:
             none = np.empty((0, self.n_features))
@@ -141,6 +143,19 @@ class SequenceReader:
                 "the same columns as in fit"
             )
         return flat, chains
+
+    def _is_readable(self, x: UserData) -> bool:
+        """Return whether a sequence is an array of finite numbers that needs no conversion, and has no column names."""
+        is_array = self.kind == "dense" and self.column_names is None and type(x) is np.ndarray and x.ndim == 2
+        if (
+            not is_array
+            or x.dtype != np.float64
+            or x.shape[1] != self.n_features
+            or not x.flags.writeable
+            or not x.size
+        ):
+            return False
+        return bool(np.isfinite(x.min()) and np.isfinite(x.max()))
 
     def look_up(self, x: UserData, *, zeros: bool) -> Entries | None:
         """Compute the features of one sequence in a fast way; return None if only `read_entries` can compute them.

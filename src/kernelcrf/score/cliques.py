@@ -74,6 +74,11 @@ class Clique:
         return self.array == TOKENS and self.nodes == "all_nodes"
 
     @property
+    def is_last(self) -> bool:
+        """Return whether only the last token of a sequence is a clique of this kind."""
+        return self.nodes == "last_nodes"
+
+    @property
     def is_single(self) -> bool:
         """Return whether each clique of this kind is a single token of a sequence."""
         return self.array == TOKENS

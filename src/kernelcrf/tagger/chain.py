@@ -101,26 +101,26 @@ def _in_logarithms(s: Floats, w: Floats, edges: bool) -> tuple[Floats, Floats | 
     T, L = s.shape
     tied, la, lb, c = w.ndim == 2, np.empty((T, L)), np.zeros((T, L)), np.empty(T)
     for t in range(T):
-        la[t] = s[t] if t == 0 else s[t] + _log_sum(la[t - 1][:, None] + (w if tied else w[t]), 0)
-        c[t] = _log_sum(la[t], 0)
+        la[t] = s[t] if t == 0 else s[t] + log_sum(la[t - 1][:, None] + (w if tied else w[t]), 0)
+        c[t] = log_sum(la[t], 0)
         la[t] -= c[t]
     for t in range(T - 1, 0, -1):
-        lb[t - 1] = _log_sum((w if tied else w[t]) + (s[t] + lb[t]), 1) - c[t]
+        lb[t - 1] = log_sum((w if tied else w[t]) + (s[t] + lb[t]), 1) - c[t]
     q = None
     if edges:
         q = np.zeros((T, L, L))
-        q[1:] = _normalised(la[:-1, :, None] + (w if tied else w[1:]) + (s + lb)[1:, None, :])
-    return _normalised(la + lb), q
+        q[1:] = normalised(la[:-1, :, None] + (w if tied else w[1:]) + (s + lb)[1:, None, :])
+    return normalised(la + lb), q
 
 
-def _log_sum(logarithms: Floats, axis: int) -> Floats:
+def log_sum(logarithms: Floats, axis: int) -> Floats:
     """Return log sum exp along an axis; -inf is the logarithm of zero."""
     top = logarithms.max(axis=axis, keepdims=True)
     top[top == -np.inf] = 0.0
     return np.asarray(np.log(np.exp(logarithms - top).sum(axis=axis)) + np.squeeze(top, axis))
 
 
-def _normalised(logarithms: Floats) -> Floats:
+def normalised(logarithms: Floats) -> Floats:
     """Return exp(logarithms), divided by its sum for each token."""
     axes = tuple(range(1, logarithms.ndim))
     p: Array = np.exp(logarithms - logarithms.max(axis=axes, keepdims=True))

@@ -104,20 +104,41 @@ class StoredModel:
         dense = all(isinstance(reader, DenseReader) for reader in self.readers.values())
         return dense and self.legal is None and not are_spans(self.classes)
 
+    @property
+    def by_token(self) -> bool:
+        """Return whether the scores of steps depend on the token."""
+        return any(term.is_step for term in self.terms)
+
     def scores(self, tokens: UserData) -> tuple[Floats, Floats]:
         """Return a pair: the scores of the labels of a sequence, (T, L), and of its steps, (L, L) or (T, L, L)."""
+        s, w, end = self.open_scores(tokens, begins=True)
+        if len(s):
+            s[-1] += end
+        return s, w
+
+    def open_scores(self, tokens: UserData, *, begins: bool) -> tuple[Floats, Floats, Floats]:
+        """Return the scores of the labels and of the steps of some tokens of a sequence that goes on.
+
+        begins : whether the sequence begins with these tokens.
+
+        The third array (L,) has the scores that the labels of the last token also have if it ends the sequence.
+        """
         rows = self._read(tokens)
+        L = len(self.w)
         if not _n_rows(next(iter(rows.values()))):
-            L = len(self.w)
-            by_token = any(term.is_step for term in self.terms)
-            return np.empty((0, L)), np.empty((0, L, L)) if by_token else self.w
+            return np.empty((0, L)), np.empty((0, L, L)) if self.by_token else self.w, np.zeros(L)
         s: Any = None
         w: Any = None
+        end = np.zeros(L) if self.end is None else self.end.copy()
         for term in self.terms:
             X, place = rows[term.entry], CLIQUES[term.cliques]
+            if place == 0 and not begins:
+                continue
             Z = term.weights.scores(X if term.columns is None else select_columns(X, term.columns))
             if term.is_step:
                 w = Z if w is None else w + Z
+            elif place == -1:
+                end += Z[-1]
             elif s is None:
                 s = Z
             else:
@@ -128,14 +149,12 @@ class StoredModel:
                 "training data. Scale the tokens as the training data were scaled"
             )
         s = s if self.bias is None else s + self.bias
-        if self.start is not None:
+        if self.start is not None and begins:
             s[0] += self.start
-        if self.end is not None:
-            s[-1] += self.end
         if self.legal is not None:
-            s[0] = np.where(self.legal.first, s[0], -np.inf)
-            s[-1] = np.where(self.legal.last, s[-1], -np.inf)
-        return s, self.w if w is None else w.reshape(-1, *self.w.shape) + self.w
+            s[0] = np.where(self.legal.first, s[0], -np.inf) if begins else s[0]
+            end = np.where(self.legal.last, end, -np.inf)
+        return s, self.w if w is None else w.reshape(-1, *self.w.shape) + self.w, end
 
     def _read(self, tokens: UserData) -> dict[str | None, Floats | SparseRows]:
         tokens = self.transformers.transform(tokens)

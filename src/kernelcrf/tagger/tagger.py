@@ -15,10 +15,12 @@ from ..arrays import Floats, UserData
 from ..persistence import ModelFileError, PathLike
 from ..readers.schemes import SCHEMES
 from ..readers.spans import SpanRules, are_spans, scheme_of, span_rules, spans
-from ..validation import POSITIVE, shown, shown_list
+from ..streams.stream import MOST_DELAY
+from ..validation import POSITIVE, either, nothing, shown, shown_list, whole
 from .chain import marginals, viterbi
 from .field import TaggedField
 from .model import StoredModel, open_model
+from .stream import TaggerStream
 
 
 class TaggedSpan(NamedTuple):
@@ -52,6 +54,9 @@ class Tagger:
     (['B-PER', 'I-PER', 'O'], (4, 3))
     >>> [(span.start, span.end, span.label) for span in tagger.spans(X[1])]
     [(0, 1, 'PER'), (2, 4, 'PER')]
+    >>> live = tagger.stream(lag=1)
+    >>> [live.push(token).lagged.labels for token in X[1]], live.finish().lagged.labels
+    ([[], ['B-PER'], ['O'], ['B-PER']], ['I-PER'])
     >>> tagger.tag_all(X) == [labels.tolist() for labels in crf.predict(X)]
     True
     """
@@ -107,6 +112,21 @@ class Tagger:
     def probabilities_all(self, sequences: Iterable[UserData]) -> list[Floats]:
         """Return the probabilities of the labels of each sequence."""
         return [self.probabilities(tokens) for tokens in sequences]
+
+    def stream(self, *, lag: int = 0, max_delay: int | None = None, state: UserData = None) -> TaggerStream:
+        """Return an object that takes the tokens of one sequence as they arrive, and answers after each of them.
+
+        Its methods `push`, `extend`, `finish` and `state` are those of `ChainCRF.stream`.
+
+        lag : the number of later tokens that the probabilities of a token wait for.
+        max_delay : the number of later tokens after which a label of the likeliest path is decided at the latest. None
+            means that no path is followed.
+        state : the result of the method `state` of an earlier stream of this model with the same `lag` and `max_delay`,
+            which the new stream continues.
+        """
+        size = either(whole(least=0, most=MOST_DELAY))
+        delay = either(*size.constraints, nothing).check("max_delay", max_delay)
+        return TaggerStream(self._model, size.check("lag", lag), delay, state)
 
     def spans(self, tokens: UserData, *, scheme: str | None = None) -> list[TaggedSpan]:
         """Return the spans of the labels of one sequence, such as entities, with their probabilities.
