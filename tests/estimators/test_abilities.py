@@ -255,12 +255,21 @@ def table():
     return cells
 
 
+def _streams_end_as_the_whole(name):
+    """Whether a stream gives the probabilities of the whole sequence; `tests/streams` tries all that goes with it."""
+    live, x = fitted(name).stream(lag=4), CASES[name][1][0]
+    live.extend(x)
+    return np.allclose(live.finish().lagged.probabilities, fitted(name).predict_proba([x])[0])
+
+
 @pytest.mark.parametrize(("ability", "name"), table())
 def test_the_table_of_abilities_is_true(ability, name):
     model = CASES[name][0]
     parameter = re.match(r"\[?`(\w+)", ability)[1]
     if parameter == "uncertainty":
         known = callable(getattr(model, "uncertainty", None))
+    elif parameter == "stream":
+        known = hasattr(model, "stream") and _streams_end_as_the_whole(name)
     elif parameter == "base_scores":
         methods = model.fit, getattr(model, "predict", model.fit), model.distribution
         known = all("base_scores" in inspect.signature(method).parameters for method in methods)

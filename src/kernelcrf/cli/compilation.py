@@ -84,7 +84,8 @@ def _compile_chains(*names: str) -> None:
             _ask(ChainCRF(kernel, **short).fit(Z, labels), Z, labels)
         ChainCRF(kernel, solver="newton-cg", fit_intercept=True, **short).fit(Z, y)
         ChainCRF(kernel, **short).fit(Z, missing).predict_proba(Z)
-        ChainCRF(kernel, constraints="BIO", classes=["O", "B-A", "I-A"], **short).fit(Z, spans).predict(Z)
+        constrained = ChainCRF(kernel, constraints="BIO", classes=["O", "B-A", "I-A"], **short).fit(Z, spans)
+        _ask(constrained, Z, spans)
         if sparse:
             ChainCRF(kernel, penalty=ElasticNet(0.1), weights="all", **short).fit(Z, y)
             ChainCRF(kernel, solver="lbfgs", **short).fit(Z, y)
@@ -139,6 +140,10 @@ def _ask(model: Any, X: Any, y: Any) -> None:
     if hasattr(distribution, "certify") and np.isfinite(model.certificate_.lower_bound):
         distribution.certify()
     model.predict(X[:1])
+    if hasattr(model, "stream") and getattr(model, "segment_kernel", None) is None:
+        live = model.stream(lag=1, max_delay=1)
+        live.extend(X[0])
+        live.finish()
 
 
 PARTS = {"sparse": compile_sparse, "arrays": compile_arrays, "segments": compile_segments, "graphs": compile_graphs}

@@ -25,7 +25,7 @@ from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.segments import SegmentDistribution
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.input import Input
-from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
+from kernelcrf.estimators.parameters import OF_STREAMS, OPTIONAL_KERNEL
 from kernelcrf.estimators.prior import earlier_of
 from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.fitting.segments import LabelledSegments, longest_segment
@@ -42,7 +42,8 @@ from kernelcrf.readers.segments import SegmentLabels, extend_labels, fit_labels,
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.score.cliques import FIRSTS, LASTS, OF_SINGLE_LABELS, SEGMENTS, TOKENS
 from kernelcrf.score.terms import FIRST_TERM, LAST_TERM, SEGMENT_TERM, TOKEN_TERM, Term, named_term, segment_terms
-from kernelcrf.validation import FLAG, ParameterError, either, nothing, one_of, whole
+from kernelcrf.streams.segments import SegmentStream
+from kernelcrf.validation import FLAG, ParameterError, either, nothing, one_of, validated, whole
 
 SMOOTH, FREE = "smooth", "free"
 # The most durations with scores of their own, unless `max_duration` says otherwise.
@@ -171,6 +172,9 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     ((3,), -129)
     >>> crf.get_feature_names_out(), crf.top_features(1).shape, crf.transition_table().shape
     (array(['x0'], dtype=object), (2, 3), (2, 2))
+    >>> live = crf.stream()  # tokens arrive one by one
+    >>> live.extend(x[0][:9]).newest.labels[6:], live.open_segments()[0].start
+    (array([1, 1, 1]), 5)
     >>> crf.save("segments.kcrf")
     >>> several = SegmentCRF(inputs={"first": Input("rbf", columns=[0])})  # each input has its own kernel and C
     >>> several.set_params(inputs__first__C=2.0).get_params()["inputs__first__C"]
@@ -336,6 +340,23 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         base_scores : scores of the same kind as those passed to `fit`, if any.
         """
         return self._distribution(self._model, X, lengths, base_scores)
+
+    @validated(**OF_STREAMS)
+    def stream(self, *, lag: int = 0, max_delay: int | None = None, state: UserData = None) -> SegmentStream:
+        """Return an object that takes the tokens of one sequence as they arrive, and answers after each of them.
+
+        The parameters and the answers are those of `ChainCRF.stream`. The newest segment has the duration that it has
+        so far: the answer is that of the model to the tokens so far. The method `open_segments` returns the segments to
+        which the newest token may belong, with their starts and probabilities. Models with a `segment_kernel` have no
+        streams.
+        """
+        model = self._model
+        if SEGMENT_TERM in model.maps:
+            raise ValueError(
+                "this SegmentCRF has a segment_kernel, whose scores need whole segments: expected a model without one. "
+                "Fit with segment_kernel=None to label streams"
+            )
+        return SegmentStream(model, self._engine, lag, max_delay, state)
 
     def _distribution(
         self, model: SegmentModel, X: UserData, lengths: UserData = None, base_scores: UserData = None

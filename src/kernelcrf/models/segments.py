@@ -28,7 +28,7 @@ from kernelcrf.arrays import (
 )
 from kernelcrf.basis.kernel_weights import check_scores
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.graphs.structure import Chains
+from kernelcrf.graphs.structure import Chains, OpenChain
 from kernelcrf.inference.segmentations import Segments, k_best, sample, viterbi
 from kernelcrf.inference.segments import SegmentMessages, SegmentScores
 from kernelcrf.models.base import rng_of
@@ -217,6 +217,41 @@ class SegmentModel(ChainModel):
         inputs, chains = self._read(X, lengths)
         base = self.spec.base_of_types(self.read_base(base_scores, chains, flat=lengths is not None))
         return self._joined(self.term_scores(lambda term: inputs[term.name], engine), chains, base, engine)
+
+    @cached_property
+    def open_steps(self) -> Array | None:
+        """Return the scores of steps between segments, (L, L), with -inf for forbidden steps."""
+        same = ~self.rules.repeats & np.eye(len(self.spec.types), dtype=bool)
+        steps = np.where(same, -np.inf, self.transitions)
+        return steps if self.legal is None else np.where(self.legal.steps, steps, -np.inf)
+
+    def open_scores(  # type: ignore[override]
+        self, tokens: UserData, engine: LocalEngine, *, begins: bool, base_scores: UserData = None
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Read tokens of one sequence that goes on, and return the scores of the labels of segments.
+
+        begins : whether the sequence begins with these tokens.
+        base_scores : the base scores of these tokens, one row per token.
+
+        Return four arrays. The first three (n, L) have the scores of all tokens, of tokens that are the first of a
+        segment, and of those that are the last. The fourth (L,) has the scores that the last of these tokens also has
+        if it ends the sequence.
+        """
+        inputs, chains = self._read([tokens], None)
+        part, L = OpenChain(chains.n_nodes, begins), len(self.spec.types)
+        base = self.spec.base_of_types(self.read_base(base_scores, part, flat=True))
+        rows = self.term_scores(lambda term: inputs[term.name], engine)
+        arrays = {name: np.zeros((part.n_nodes, L)) for name in (TOKENS, FIRSTS, LASTS)}
+        add_terms(arrays, (row for row in rows if row[0].kind.array in arrays), part)
+        add_base(arrays, base)
+        end, first = np.zeros(L), arrays[FIRSTS]
+        for term, Z in rows:
+            if term.kind.is_last and len(Z):
+                end += Z[-1]
+        if self.legal is not None:
+            first[part.first_nodes] = np.where(self.legal.first, first[part.first_nodes], -np.inf)
+            end = np.where(self.legal.last, end, -np.inf)
+        return arrays[TOKENS], first, arrays[LASTS], end
 
     def _joined(
         self,

@@ -7,9 +7,10 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.streams.chain_filter import ChainFilter, IndexAnswer
+from kernelcrf.streams.chain_filter import ChainFilter
 from kernelcrf.streams.compiled_loops import CompiledLoops
 from kernelcrf.streams.stream import LabelStream, one_row_of_each
+from kernelcrf.streams.token_filter import IndexAnswer
 
 
 class ChainStream(LabelStream):

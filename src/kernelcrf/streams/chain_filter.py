@@ -27,19 +27,15 @@ steps are not forbidden and their scores differ by at most FREE_RANGE, backward 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..arrays import Array, Arrays, Floats
+from ..arrays import Array, Floats
 from ..inference.feasibility import InfeasibleSequenceError
-from ..validation import shown
+from .token_filter import IndexAnswer, Paths, TokenFilter
 
 FREE_RANGE = 300.0
-# The arrays of the window of the last tokens, and those of the paths.
-WINDOW, PATHS = ("la", "s", "w", "end"), ("delta", "back", "root", "counts")
 
 
 class Steps(NamedTuple):
@@ -89,48 +85,7 @@ class Loops(Protocol):
         """Write the labels of all undecided tokens on the best path, and return their number."""
 
 
-@dataclass
-class Paths:
-    """The best path into each of K states of the newest token, as far as its labels are undecided.
-
-    delta : (K,), the scores of the paths, relative to the best.
-    back : for each undecided token, the state of the token before on the path into each state.
-    root : (K,), the label of the first undecided token on each path.
-    counts : the first undecided token, the number of tokens, and the number of forced decisions.
-    """
-
-    delta: Floats
-    back: Array
-    root: Array
-    counts: Array
-
-    @classmethod
-    def empty(cls, n_states: int, max_delay: int) -> Paths:
-        """Return the paths before the first token."""
-        back = np.zeros((max_delay + 2, n_states), np.int64)
-        return cls(np.zeros(n_states), back, np.zeros(n_states, np.int64), np.zeros(3, np.int64))
-
-    @property
-    def max_delay(self) -> int:
-        """Return how many tokens after a token its label is decided at the latest."""
-        return len(self.back) - 2
-
-    def copy(self) -> Paths:
-        """Return a copy."""
-        return Paths(self.delta.copy(), self.back.copy(), self.root.copy(), self.counts.copy())
-
-
-class IndexAnswer(NamedTuple):
-    """The answer to new tokens, with labels as indices: filtered and lagged probabilities, and decided labels."""
-
-    newest: Floats
-    first_lagged: int
-    lagged: Floats
-    first_decided: int
-    decided: Array
-
-
-class ChainFilter:
+class ChainFilter(TokenFilter):
     """The state of a chain of which some tokens have arrived.
 
     loops : the loops over tokens.
@@ -138,18 +93,17 @@ class ChainFilter:
     w : the scores of steps (L, L); None if each token brings its own.
     """
 
+    _arrays = "la", "s", "w", "end"
+
     def __init__(self, loops: Loops, n_labels: int, lag: int, max_delay: int | None, w: Array | None) -> None:
-        self._loops, self._n_labels, self._lag = loops, n_labels, lag
-        self._steps = None if w is None else Steps.of(w)
-        self.n_tokens = 0
+        super().__init__(n_labels, lag, None if max_delay is None else Paths.empty(n_labels, max_delay))
+        self._loops, self._steps = loops, None if w is None else Steps.of(w)
         L, rows = n_labels, (0, n_labels)
         self._la, self._s, self._w, self._end = np.empty(rows), np.empty(rows), np.empty((0, L, L)), np.zeros(L)
-        self._paths = None if max_delay is None else Paths.empty(L, max_delay)
 
-    @property
-    def n_forced(self) -> int:
-        """Return the number of forced decisions."""
-        return 0 if self._paths is None else int(self._paths.counts[2])
+    def _shapes(self, m: int) -> dict[str, tuple[int, ...]]:
+        L = self._n_labels
+        return {"la": (m, L), "s": (m, L), "w": (m if self._steps is None else 0, L, L)}
 
     def push(self, s: Array, w: Array | None, end: Array) -> IndexAnswer:
         """Add tokens with the scores s (n, L) of labels, and w (n, L, L) of steps unless they are the same for all.
@@ -185,11 +139,6 @@ class ChainFilter:
         self._end, self.n_tokens = np.array(end, np.float64), n_before + n
         return IndexAnswer(newest, first, lagged, first_decided, decided)
 
-    def _nothing(self) -> IndexAnswer:
-        none = np.empty((0, self._n_labels))
-        first = 0 if self._paths is None else int(self._paths.counts[0])
-        return IndexAnswer(none, max(0, self.n_tokens - self._lag), none, first, np.empty(0, np.int64))
-
     def _decide(self, s: Floats, steps: Steps, la: Floats) -> tuple[Array, int]:
         paths = self._paths
         if paths is None:
@@ -219,47 +168,3 @@ class ChainFilter:
             value = self._paths.delta
             self._paths.counts[2] += 1
         return answer._replace(decided=labels[: self._loops.settle_all(value, self._paths, labels)])
-
-    def state(self) -> Arrays:
-        """Return everything that the answers to later tokens depend on, besides the model, as arrays."""
-        sizes = self.n_tokens, self._lag, -1 if self._paths is None else self._paths.max_delay
-        arrays = {"sizes": np.array(sizes, np.int64)} | {name: getattr(self, f"_{name}").copy() for name in WINDOW}
-        if self._paths is not None:
-            arrays |= vars(self._paths.copy())
-        return arrays
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that `state` has returned; raise ValueError if it does not fit this stream."""
-        L, own = self._n_labels, self.state()
-        arrays = {name: np.asarray(state[name]) for name in own if name in state}
-        sizes, expected_sizes = arrays.get("sizes"), own["sizes"][1:].tolist()
-        if sizes is None or sizes.shape != (3,) or sizes[1:].tolist() != expected_sizes or not sizes[0] >= 0:
-            raise ValueError(
-                f"state['sizes'] is {shown(None if sizes is None else sizes.tolist())}: expected three integers: the "
-                f"number of tokens, and {expected_sizes}, the lag and the max_delay (-1 for None) of this stream. "
-                "Make the stream with the parameters of the one that was saved"
-            )
-        n_tokens = int(sizes[0])
-        m = min(n_tokens, self._lag + 1)
-        shapes = {"la": (m, L), "s": (m, L), "w": (m if self._steps is None else 0, L, L)}
-        for name, expected in own.items():
-            shape, found = shapes.get(name, expected.shape), arrays.get(name)
-            fits = found is not None and found.shape == shape and found.dtype == expected.dtype
-            if found is None or not fits or not (found < np.inf).all():
-                what = "missing" if found is None else f"an array of {found.dtype} and shape {found.shape}"
-                raise ValueError(
-                    f"state[{name!r}] is {what}: expected {expected.dtype} of shape {shape}, without NaN. Pass what "
-                    "`state` of a stream of the same model has returned"
-                )
-        if self._paths is not None:
-            counts, back, root = (arrays[name] for name in ("counts", "back", "root"))
-            first, n_seen, n_forced = counts.tolist()
-            in_range = all(((x >= 0) & (x < own["delta"].size)).all() for x in (back, root))
-            if not (in_range and n_seen == n_tokens and n_forced >= 0 and 0 <= n_seen - first <= len(back) - 1):
-                raise ValueError(
-                    f"state['counts'] is {shown(counts.tolist())}, and the largest state of 'back' is {back.max()}: "
-                    "expected numbers of this stream. Pass what `state` has returned, unchanged"
-                )
-            self._paths = Paths(*(arrays[name].copy() for name in PATHS))
-        self.n_tokens = n_tokens
-        self._la, self._s, self._w, self._end = (arrays[name].copy() for name in WINDOW)

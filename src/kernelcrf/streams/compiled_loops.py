@@ -6,7 +6,8 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Floats
 from kernelcrf.inference.loops import streams as loops
-from kernelcrf.streams.chain_filter import Paths, Steps
+from kernelcrf.streams.chain_filter import Steps
+from kernelcrf.streams.token_filter import Paths
 
 
 class CompiledLoops:

@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import Array, Arrays, Floats, UserData
 from ..validation import shown
 from .answers import StreamAnswer, StreamedLabels
-from .chain_filter import IndexAnswer
+from .token_filter import IndexAnswer
 
 # The largest lag and delay.
 MOST_DELAY = 10**6

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..arrays import Array, UserData
-from ..streams.chain_filter import ChainFilter, IndexAnswer
+from ..streams.chain_filter import ChainFilter
 from ..streams.stream import LabelStream, one_row_of_each
+from ..streams.token_filter import IndexAnswer
 from .model import StoredModel
 from .rows import DenseReader, SparseReader
 from .stream_loops import NumpyLoops

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import Array, Floats
-from ..streams.chain_filter import Paths, Steps
+from ..streams.chain_filter import Steps
+from ..streams.token_filter import Paths
 from .chain import log_sum, normalised
 
 # The largest number of pairs of labels of the tokens whose backward messages are computed side by side.
