@@ -31,7 +31,7 @@ the data do this work, and an engine sums over the partitions in a fixed order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -159,10 +159,35 @@ class Objective:
             return self.partitions[k].evaluate_at(self.layout, scores[k], n_jobs, curvature=curvature)
 
         sums, parts = self.engine.reduce(one, range(len(self.partitions)), self.costs)
+        return self._evaluation(theta, sums, parts, is_moved=scores is not None)
+
+    def measure(self, theta: Floats) -> Evaluation:
+        """Evaluate the objective and its gradient at theta in one pass over the data, in little memory.
+
+        The result does not contain what methods that use `Evaluation.parts` need, apart from `noise`; `complete` adds
+        it.
+        """
+        theta, n_jobs = np.asarray(theta, np.float64), self.engine.n_jobs
+
+        def one(k: int) -> tuple[Sums, PartitionState]:
+            return self.partitions[k].measure(self.layout, theta, n_jobs)
+
+        sums, parts = self.engine.reduce(one, range(len(self.partitions)), self.costs)
+        return self._evaluation(theta, sums, parts)
+
+    def complete(self, at: Evaluation) -> Evaluation:
+        """Return the evaluation with the scores and the results of inference that `measure` does not keep."""
+        if all(part.sizes is None for part in at.parts):
+            return at
+        return replace(self.evaluate(at.theta), lower_bound=at.lower_bound)
+
+    def _evaluation(
+        self, theta: Floats, sums: Sums, parts: Sequence[PartitionState], *, is_moved: bool = False
+    ) -> Evaluation:
         value = sums.loss + self.layout.penalty(theta)
         gradient = sums.gradient + self.layout.penalty_gradient(theta)
         bound = self._lower_bound(theta, value, gradient, sums.bound)
-        return Evaluation(theta, value, gradient, bound, tuple(parts), is_moved=scores is not None)
+        return Evaluation(theta, value, gradient, bound, tuple(parts), is_moved)
 
     def _lower_bound(self, theta: Floats, value: float, gradient: Floats, bound: LinearBound | None) -> float:
         """Return a lower bound on the minimum of the objective, or -inf if the objective is not convex.

@@ -4,6 +4,7 @@ Data sets whose own files are read are in `kernelcrf.datasets`. Both find their 
 """
 
 from studies.datasets.archives import MultilabelData, load_gpstruct, load_letters, load_multilabel
+from studies.datasets.references import load_references, reference_features
 from studies.datasets.tables import (
     load_batteryless,
     load_cb513,
@@ -22,6 +23,8 @@ __all__ = [
     "load_multilabel",
     "load_occupancy",
     "load_qian_sejnowski",
+    "load_references",
     "load_ts115",
     "load_ud_ewt",
+    "reference_features",
 ]

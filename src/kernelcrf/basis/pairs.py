@@ -106,6 +106,14 @@ class Pairs:
         """
         _fill_gradient(tokens, values, offsets, self.pointers, self.labels, R, first, g)
 
+    def add_gradient(self, columns: Array, values: Array, offsets: Array, R: Array, g: Array) -> None:
+        """Add the gradient with respect to the weights to g, which has one entry per pair.
+
+        columns, values, offsets : the features of the tokens, as in `Entries`.
+        R : the gradient with respect to the scores, one row per token.
+        """
+        _add_gradient(columns, values, offsets, self.pointers, self.labels, R, g)
+
     @cached_property
     def places(self) -> Ints:
         """Return the index of each pair in the matrix [feature, label], counted row by row."""
@@ -189,4 +197,15 @@ def _fill_gradient(
         for e in range(offsets[row], offsets[row + 1]):
             t, x = tokens[e], values[e]
             for k in range(low, high):
+                g[k] += x * R[t, labels[k]]
+
+
+@compiled
+def _add_gradient(
+    columns: Array, values: Array, offsets: Array, pointers: Ints, labels: Labels, R: Array, g: Array
+) -> None:
+    for t in range(len(R)):
+        for e in range(offsets[t], offsets[t + 1]):
+            f, x = columns[e], values[e]
+            for k in range(pointers[f], pointers[f + 1]):
                 g[k] += x * R[t, labels[k]]

@@ -230,7 +230,8 @@ def with_gap_full(fitted: Fit) -> Fit:
     """Return the fit with `gap_full` in its certificate; if the objective is not convex, return the fit unchanged."""
     if not fitted.objective.is_convex:
         return fitted
-    gap = fitted.problem.corpus.gap_full(fitted.objective, fitted.solution.evaluation, fitted.features)
+    at = fitted.objective.complete(fitted.solution.evaluation)
+    gap = fitted.problem.corpus.gap_full(fitted.objective, at, fitted.features)
     return replace(fitted, certificate=replace(fitted.certificate, gap_full=gap.value))
 
 

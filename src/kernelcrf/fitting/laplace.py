@@ -195,7 +195,7 @@ def laplace(
             "Set laplace=False, and choose C and the kernel without the evidence"
         )
     if diagonal:
-        lam, d = objective.layout.lam, curvature_diagonal(objective, at)
+        lam, d = objective.layout.lam, curvature_diagonal(objective, objective.complete(at))
         posterior, shares = DiagonalPosterior(at.theta, 1 / np.sqrt(lam + d)), d / (lam + d)
         return Laplace(-at.value - 0.5 * float(np.log1p(d / lam).sum()), 0.0, float(shares.sum()), posterior, shares)
     reduced = drop_unseen(objective) if objective.layout.joint is None else None

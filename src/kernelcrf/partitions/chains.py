@@ -15,7 +15,7 @@ If features are dense and inputs are distinct, the data are divided into several
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -41,6 +41,8 @@ from kernelcrf.score.terms import Term
 # Smaller partitions take longer per token, because the gradient of each is as large as that of all data.
 MOST_PARTITIONS, LEAST_NODES, LEAST_PRODUCTS = 64, 2048, 2**20
 BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
+# `measure` divides the tokens into this number of blocks, unless they are smaller than LEAST_MEASURED tokens.
+MOST_BLOCKS, LEAST_MEASURED = 16, 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +171,26 @@ class ChainPartition(RowPartition):
         result = fused.evaluate(theta, "nothing") if fused else None
         return (result or self.evaluate(layout, theta, n_jobs, curvature=False))[0]
 
+    def measure(self, layout: Layout, theta: Floats, n_jobs: int) -> tuple[Sums, PartitionState]:
+        """Return the loss and its gradient for theta; scores are computed for one block of sequences at a time."""
+        total, sizes = None, []
+        for block in self._blocks():
+            sums, state = block.evaluate(layout, theta, n_jobs, curvature=False)
+            sizes.append(block.score_sizes(layout, state))
+            total = sums if total is None else total + sums
+        assert total is not None
+        return total, PartitionState(None, None, np.concatenate(sizes))
+
+    def _blocks(self) -> Iterator[ChainPartition]:
+        """Yield partitions that contain all sequences, at most MOST_BLOCKS if no sequence is long."""
+        indexed = any(features.index is not None for features in self.features.values())
+        n_nodes = self.n_nodes if indexed else max(-(-self.n_nodes // MOST_BLOCKS), LEAST_MEASURED)
+        if n_nodes >= self.n_nodes:
+            yield self
+            return
+        for low, high in self.chains.runs(n_nodes):
+            yield self.part(low, high)
+
     def evaluate_at(
         self, layout: Layout, scores: ChainScores, n_jobs: int, *, curvature: bool
     ) -> tuple[Sums, PartitionState]:
@@ -295,6 +317,8 @@ class ChainPartition(RowPartition):
         return self.weighted_sum(self.chains.lengths)
 
     def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
+        if at.sizes is not None:
+            return at.sizes
         # A token counts with its largest token score plus its largest transition score.
         sizes = _largest(at.scores.s, (1,)) + _largest(at.scores.w, (-2, -1))
         return self.apply_weights(sizes.astype(np.float64))

@@ -64,10 +64,12 @@ class PartitionState:
     """The scores and the results of inference of a partition for one vector of parameters.
 
     residuals : the results of inference; only the partition itself knows their type.
+    sizes : the result of `RowPartition.score_sizes`, if scores and residuals were not kept; otherwise None.
     """
 
     scores: Any
     residuals: Any
+    sizes: Floats | None = None
 
 
 class Partition(Protocol):
@@ -99,6 +101,10 @@ class Partition(Protocol):
 
         curvature : whether the state must also store the arrays that products with the Hessian need.
         """
+
+    def measure(self, layout: Layout, theta: Floats, n_jobs: int) -> tuple[Sums, PartitionState]:
+        """Return the loss and its gradient for the parameters theta, and a state from which `score_sizes` is known."""
+        return self.evaluate(layout, theta, n_jobs, curvature=False)
 
     def evaluate_at(self, layout: Layout, scores: Any, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
         """Return the loss, its gradient with respect to theta, and a state with the results of inference, given scores.

@@ -70,6 +70,8 @@ class TokenFeatures:
     def transposed_times(self, R: Array, n_jobs: int) -> Floats:
         """Multiply the transposed features by an array R with one row per token."""
         R = self._sum_equal(R)
+        if self.is_sparse and n_jobs == 1:
+            return np.asarray(self.F.T @ R, np.float64)
         if self.is_sparse:
             out = np.empty((self.F.shape[1], R.shape[1]))
 
@@ -135,7 +137,12 @@ class PairFeatures(TokenFeatures):
 
     def transposed_times(self, R: Array, n_jobs: int) -> Floats:
         """Return the gradient with respect to the weights, given an array R with one row per token."""
-        R, F, g = self._sum_equal(R), self.transposed, np.zeros(self.pairs.size)
+        R, g = self._sum_equal(R), np.zeros(self.pairs.size)
+        if n_jobs == 1:
+            # Threads need the transposed features, because each of them writes the gradient for other features.
+            self.pairs.add_gradient(self.F.indices, self.F.data, self.F.indptr, R, g)
+            return g
+        F = self.transposed
 
         def fill(rows: slice) -> None:
             offsets = F.indptr[rows.start : rows.stop + 1]

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 from scipy.optimize import minimize_scalar
 
 from kernelcrf.arrays import Array, Floats, Inputs
 from kernelcrf.inference.scaled import padded_width
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.penalties import soft
 from kernelcrf.score.layout import Layout
 from kernelcrf.score.terms import Term
 from kernelcrf.solvers import ascent_loops as loops
 from kernelcrf.solvers.loop import Progress
+from kernelcrf.solvers.pulled_weights import PulledWeights
+from kernelcrf.solvers.weight_rows import WeightRows
 
 FIRST_ETA = 0.5
+# The factor rho of the proximal term, for smooth penalties and for L1 penalties.
+PULL, PULL_OF_CORNERS = 3.0, 20.0
+# With a tolerance of at least SINGLE_TOL, dual variables are stored in single precision.
+SINGLE_TOL = 1e-5
 # Sequences with this share of the gap are visited again, if they have at most MOST_TOKENS of all tokens, until these
 # visits have cost as much as MOST_VISITS passes over all sequences, or the gap is ENOUGH times the tolerance.
 SHARE, MOST_TOKENS, MOST_VISITS, ENOUGH = 0.9, 0.25, 4.0, 0.01
@@ -32,99 +38,89 @@ class Ascent:
 
     alpha is a distribution over the labellings of each sequence.
 
-    rows, sparse : the row of each token in a sparse matrix of features, and the arrays of this matrix. The features of
-        all terms that score tokens stand side by side; a term without inputs is a column of ones. The columns of each
-        term have a factor such that all weights have the same prior variance.
-    W, w : the parameters theta: the weights of features, and the transition scores; 0 for pairs without a weight.
-    V, v : the parameters before an L1 penalty shrinks them towards zero; without this penalty, V and W are one array.
-    kept : two arrays that are 1 for the entries of W and of w that are weights, and 0 for all others. If weights have
-        their own prior precisions lam, the entry of a weight is 1 / (C lam) instead of 1.
+    data : the tokens and their features, as `_data` returns them.
+    rows : how the weights of features are stored in flat arrays.
+    scales : for each weight of features, the factor of its column, which gives all weights the same prior variance.
+    features, steps : the weights of features, and the transition scores, of the proximal problem. Those of all terms
+        that score tokens stand side by side; a term without inputs is a column of ones.
     a, b : the scores that define alpha: token scores, one row per token, and one matrix of transition scores per
         sequence.
-    p, q : the probabilities under alpha of labels, one row per token, and of transitions, summed over each sequence.
+    r, q : the probabilities under alpha of labels, one row per token, and of transitions, summed over each sequence,
+        minus those of the observed labels. Near the observed labels, these differences have more correct digits than
+        the probabilities themselves would have.
     entropies : the entropy of alpha for each sequence.
     etas : the step size of each sequence.
-    gaps : the duality gap of each sequence before its last ascent step, measured or estimated.
-    gap : the sum of `gaps` after the last pass over all sequences.
-    known_value : the value of the dual objective, or None if it was not computed since the last step.
+    gaps : the duality gap of each sequence in the proximal problem before its last ascent step, measured or estimated.
+    pull : the factor rho of the proximal term; 0 at the beginning.
+    inner_gap : the sum of `gaps` after the last pass over all sequences.
 
-    If the model does not score transitions, w, b and q are empty.
+    If the model does not score transitions, b and q are empty.
     """
 
     objective: Objective
-    rows: Array
-    sparse: tuple[Array, Array, Array]
-    V: Floats
-    W: Floats
-    v: Floats
-    w: Floats
-    kept: tuple[Array, Array]
-    a: Floats
-    b: Floats
-    p: Floats
-    q: Floats
+    data: tuple[Any, ...]
+    rows: WeightRows
+    scales: Floats
+    features: PulledWeights
+    steps: PulledWeights
+    a: Array
+    b: Array
+    r: Array
+    q: Array
     entropies: Floats
     etas: Floats
     gaps: Floats
-    gap: float = np.inf
-    known_value: float | None = None
+    pull: float = 0.0
+    inner_gap: float = np.inf
 
     @classmethod
-    def of(cls, objective: Objective, start: Floats) -> Ascent | None:
+    def of(cls, objective: Objective, start: Floats, tol: float = 0.0) -> Ascent | None:
         """Return the first point of the ascent.
 
         Its distribution alpha is concentrated near the observed labels, or has the scores of the parameters `start` if
         the dual objective is larger there. Return None if the messages of inference would underflow.
+
+        tol : the relative gap to reach, which determines the precision of alpha.
         """
-        partition, n_jobs = _chains(objective), objective.engine.n_jobs
-        starts = [cls._at(objective, *_near_labels(objective))]
+        dtype = np.float32 if tol >= SINGLE_TOL else np.float64
+        starts = [cls._at(objective, *_near_labels(objective, dtype))]
         if np.any(start):
-            starts.append(cls._at(objective, *partition.scores(objective.layout, start, n_jobs)))
+            starts.append(cls._at(objective, *_scores(objective, start, dtype)))
         return max((one for one in starts if one is not None), key=lambda one: one.value, default=None)
 
     @classmethod
-    def _at(cls, objective: Objective, s: Array, w: Array) -> Ascent | None:
-        """Return the point whose distribution alpha has the token scores s and the transition scores w.
+    def _at(cls, objective: Objective, a: Array, w: Array) -> Ascent | None:
+        """Return the point whose distribution alpha has the token scores a and the transition scores w.
 
         Return None if the messages of inference would underflow for these scores.
         """
-        partition, layout = _chains(objective), objective.layout
-        offsets, n_labels = partition.chains.offsets, partition.n_labels
-        a, b = np.array(s, np.float64), np.repeat(np.asarray(w, np.float64)[None], len(offsets) - 1, axis=0)
-        p, q, entropies = np.empty_like(a), np.zeros_like(b), np.zeros(len(b))
-        width = padded_width(n_labels)
-        if loops.moments(offsets, width, _legality(objective), a, b, p, q, entropies):
+        partition, (states, transitions) = _chains(objective), _divide(objective.layout)
+        n_samples, edges = partition.chains.n_samples, w.shape
+        rows = WeightRows.of(states, padded_width(partition.n_labels))
+        scales = np.repeat([_scale(term, states) for term in states], [term.size for term in states])
+        b = np.repeat(w[None], n_samples, axis=0)
+        r, q, entropies = np.empty_like(a), np.zeros_like(b), np.zeros(n_samples)
+        data = _data(objective)
+        G, g = np.zeros(len(rows.labels)), np.zeros(edges)
+        if loops.moments(*data, rows.pointers, rows.labels, rows.width, a, b, r, q, entropies, G, g):
             return None
-        parts, (states, transitions) = layout.split(_residual(objective, p, q)), _divide(layout)
-        steps = b.shape[1:]
-        V = np.zeros((sum(term.n for term in states), width))
-        V[:, :n_labels] = np.vstack(
-            [term.unpack(_primal(term, parts[term.name])) / _scale(term, states) for term in states]
+        features = PulledWeights.of(states[0].C, _l1(states[0]), *_prior(objective.layout, rows, scales), G)
+        last = (transitions or states)[0]
+        steps = PulledWeights.of(
+            last.C, _l1(last) if transitions else 0.0, *_prior_of_steps(objective.layout, edges), g
         )
-        C, l1 = states[0].C, _l1(states[0])
-        W, v, w = soft(V, l1 * C) if l1 else V, np.zeros(steps), np.zeros(steps)
-        for term in transitions:
-            v = term.unpack(_primal(term, parts[term.name])).reshape(steps)
-            w = soft(v, _l1(term) * term.C)
-        kept, etas, gaps = _kept(layout, width, steps), np.full(len(b), FIRST_ETA), np.zeros(len(b))
-        return cls(objective, *_features(objective), V, W, v, w, kept, a, b, p, q, entropies, etas, gaps)
+        etas, gaps = np.full(n_samples, FIRST_ETA), np.zeros(n_samples)
+        return cls(objective, data, rows, scales, features, steps, a, b, r, q, entropies, etas, gaps)
 
     @property
     def value(self) -> float:
-        """Return the value of the dual objective at this point."""
-        if self.known_value is None:
-            self.known_value = self._compute_value()
-        return self.known_value
+        """Return the value of the dual objective at this point, up to the rounding errors of the ascent."""
+        return self._entropy + self.features.measure(self.pull)[0] + self.steps.measure(self.pull)[0]
 
-    def _compute_value(self) -> float:
-        layout = self.objective.layout
-        states, transitions = _divide(layout)
-        if layout.mean is not None:
-            penalty = layout.squared_norm(self.theta) - layout.squared_norm(layout.mean)
-        else:
-            penalty = float(np.vdot(self.W, self.W)) / states[0].C
-            penalty += sum(float(np.vdot(self.w, self.w)) / term.C for term in transitions)
-        return self._entropy - 0.5 * penalty
+    @property
+    def gap(self) -> float:
+        """Return an estimate of the gap P(theta) - D(alpha): the gap of the proximal problem, and its excess."""
+        return self.inner_gap + self.features.measure(self.pull)[1] + self.steps.measure(self.pull)[1]
 
     @property
     def _entropy(self) -> float:
@@ -133,12 +129,15 @@ class Ascent:
     @property
     def theta(self) -> Floats:
         """Return the parameters theta as one vector."""
+        return self._join(self.rows.gather(self.features.W) * self.scales, self.steps.W)
+
+    def _join(self, weights: Floats, steps: Floats) -> Floats:
+        """Return the weights of all terms as one vector, given those of features and a matrix for transitions."""
         layout = self.objective.layout
         states, transitions = _divide(layout)
-        ends = np.cumsum([term.n for term in states])[:-1]
-        parts = zip(states, np.split(self.W[:, : self.p.shape[1]], ends), strict=True)
-        weights = {term.name: term.pack(part) * _scale(term, states) for term, part in parts}
-        return layout.join(weights | {term.name: term.pack(self.w) for term in transitions})
+        parts = np.split(weights, np.cumsum([term.size for term in states])[:-1])
+        by_name = {term.name: part for term, part in zip(states, parts, strict=True)}
+        return layout.join(by_name | {term.name: term.pack(steps) for term in transitions})
 
     def climb(self, rng: np.random.Generator, tol: float) -> float:
         """Take an ascent step for every sequence, then further steps for the sequences that have most of the gap.
@@ -148,7 +147,7 @@ class Ascent:
         lengths = np.diff(_chains(self.objective).chains.offsets)
         n_tokens, visited = lengths.sum(), 0
         self.visit(rng.permutation(len(lengths)), measure=False)
-        self.gap, enough = float(self.gaps.sum()), ENOUGH * tol * abs(self.value)
+        self.inner_gap, enough = float(self.gaps.sum()), ENOUGH * tol * abs(self.value)
         while True:
             order = np.argsort(-self.gaps, kind="stable")
             sums = np.cumsum(self.gaps[order])
@@ -164,32 +163,45 @@ class Ascent:
 
         measure : whether to measure the gap of each sequence before its step, or only to estimate it.
         """
-        partition, (states, transitions) = _chains(self.objective), _divide(self.objective.layout)
-        first, last = states[0], (transitions or states)[0]
-        penalties = 1.0 / first.C, 1.0 / last.C, _l1(first), _l1(last)
-        weights, legal = _weights(partition), _legality(self.objective)
-        precise = self.kept[0].dtype == np.float64
-        data = (partition.chains.offsets, self.rows, *self.sparse, weights, legal, *penalties, *self.kept, precise)
-        state = (self.V, self.W, self.v, self.w, self.a, self.b, self.p, self.q, self.entropies, self.etas, self.gaps)
-        self.known_value = None
-        loops.visit(order, measure, *data, *state)
+        one, two = self.features, self.steps
+        penalties = (1 + self.pull) / one.C, (1 + self.pull) / two.C, one.l1, two.l1
+        weights = self.rows.pointers, self.rows.labels, self.rows.width, *penalties, one.shares, two.shares
+        state = one.V, one.W, two.V, two.W, self.a, self.b, self.r, self.q, self.entropies, self.etas, self.gaps
+        loops.visit(order, measure, *self.data, *weights, *state)
+
+    def move_centre(self) -> None:
+        """Move the centre of the proximal term to theta, and beyond theta by Nesterov's extrapolation."""
+        pull = PULL if self.objective.layout.is_smooth else PULL_OF_CORNERS
+        for weights in (self.features, self.steps):
+            weights.move_centre(self.pull, pull)
+        self.pull = pull
 
     def report(self, progress: Progress) -> None:
         """Evaluate the objective for the current parameters, and report it to `progress`.
 
-        The value of the dual objective is reported as a lower bound on the minimum. If there are prior means, this
-        value is computed from the probabilities again: if prior precisions are large, weights nearly equal their means,
-        and the differences between weights and means would have few correct digits.
+        The value of the dual objective is reported as a lower bound on the minimum. It is computed from the scores of
+        alpha in double precision, because the differences that ascent steps add up have rounding errors.
         """
-        at, value = self.objective.evaluate(self.theta), self.value
-        progress.passes += 1
-        if self.objective.layout.mean is not None:
-            value = self._entropy - self.objective.layout.conjugate(-_residual(self.objective, self.p, self.q))
-            progress.passes += 0.5
+        rows, layout = self.rows, self.objective.layout
+        G, g = np.zeros(len(rows.labels)), np.zeros(self.steps.W.shape)
+        state = self.a, self.b, self.r, self.q, self.entropies
+        loops.moments(*self.data, rows.pointers, rows.labels, rows.width, *state, G, g)
+        value = self._entropy - layout.conjugate(-self._join(rows.gather(G) / self.scales, g))
+        self.features.renew(G, self.pull)
+        self.steps.renew(g, self.pull)
+        del G
+        at = self.objective.measure(self.theta)
+        progress.passes += 2
         progress.observe(replace(at, lower_bound=max(at.lower_bound, value)), float(self.etas.mean()))
 
 
-def _near_labels(objective: Objective) -> tuple[Array, Array]:
+def _scores(objective: Objective, theta: Floats, dtype: DTypeLike) -> tuple[Array, Array]:
+    """Return token scores and transition scores for the parameters theta."""
+    s, w = _chains(objective).scores(objective.layout, theta, objective.engine.n_jobs)
+    return np.array(s, dtype), np.array(w, dtype)
+
+
+def _near_labels(objective: Objective, dtype: DTypeLike) -> tuple[Array, Array]:
     """Return token scores and transition scores of a distribution near the observed labels.
 
     Every token has its observed label with probability 1 - delta, and delta maximises the dual objective.
@@ -197,7 +209,7 @@ def _near_labels(objective: Objective) -> tuple[Array, Array]:
     partition = _chains(objective)
     n_labels, n_nodes = partition.n_labels, partition.chains.n_nodes
     observed = _observed_steps(objective)
-    one_hot, nothing = np.zeros((n_nodes, n_labels)), np.zeros_like(observed)
+    one_hot, nothing = np.zeros((n_nodes, n_labels), dtype), np.zeros(observed.shape, dtype)
     one_hot[np.arange(n_nodes), partition.labels] = 1
     if n_labels == 1:
         return one_hot, nothing
@@ -217,58 +229,39 @@ def _near_labels(objective: Objective) -> tuple[Array, Array]:
 
     minimum = minimize_scalar(loss, bounds=(-30.0, np.log(1 - 1 / n_labels)), method="bounded")
     log_delta = float(minimum.x)
-    return (np.log1p(-np.exp(log_delta)) - log_delta + np.log(n_labels - 1)) * one_hot, nothing
+    one_hot *= np.log1p(-np.exp(log_delta)) - log_delta + np.log(n_labels - 1)
+    return one_hot, nothing
 
 
-def _residual(objective: Objective, p: Floats, q: Floats) -> Floats:
-    """Return the observed features minus their expectations, summed over sequences with weights, as one vector.
+def _prior(layout: Layout, rows: WeightRows, scales: Floats) -> tuple[Array, Floats | None]:
+    """Return the arrays `shares` and `mean` of `PulledWeights` for the weights of features."""
+    states, _ = _divide(layout)
+    shares = rows.spread(np.concatenate([_shares(layout, term) for term in states]))
+    if all(term.mean is None for term in states):
+        return shares, None
+    means = [np.zeros(term.size) if term.mean is None else term.mean for term in states]
+    return shares, rows.spread(np.concatenate(means) / scales)
 
-    p, q : the probabilities of labels and of transitions.
-    """
-    partition, r = _chains(objective), -p
-    r[np.arange(len(p)), partition.labels] += 1
-    steps = _observed_steps(objective) - np.einsum("i,ijk->jk", _weights(partition), q)
-    return partition.pull_back(objective.layout, partition.apply_weights(r), steps, objective.engine.n_jobs)
+
+def _prior_of_steps(layout: Layout, shape: tuple[int, ...]) -> tuple[Array, Floats | None]:
+    """Return the arrays `shares` and `mean` of `PulledWeights` for transitions."""
+    for term in _divide(layout)[1]:
+        mean = None if term.mean is None else term.unpack(term.mean.reshape(term.shape)).reshape(shape)
+        return term.unpack(_shares(layout, term).reshape(term.shape)).reshape(shape), mean
+    return np.ones(shape, np.uint8), None
 
 
-def _kept(layout: Layout, width: int, steps: tuple[int, ...]) -> tuple[Array, Array]:
-    """Return two arrays, for features and for transitions: 1 for entries that are weights, and 0 for others.
-
-    The first one has `width` columns, and a single row if all pairs of a feature and a label have a weight. The second
-    one has the shape `steps`. If weights have their own prior precisions lam, the entry of a weight is 1 / (C lam).
-    """
-    states, transitions = _divide(layout)
-    if any(term.precision is not None for term in layout.terms):
-        shares = {term.name: term.unpack(_shares(term)) for term in layout.terms}
-        kept = np.zeros((sum(term.n for term in states), width))
-        kept[:, : states[0].k_y.L] = np.vstack([shares[term.name] for term in states])
-        return kept, np.ones(steps) if not transitions else shares[transitions[0].name].reshape(steps)
-    kept, kept_edge = np.ones((1, width), np.uint8), np.ones(steps, np.uint8)
-    if any(term.pairs is not None for term in states):
-        kept = np.ones((sum(term.n for term in states), width), np.uint8)
-        for term, low in zip(states, np.cumsum([0, *(term.n for term in states)]).tolist(), strict=False):
-            if term.pairs is not None:
-                kept[low : low + term.n, : term.pairs.n_labels] = term.pairs.flags
-    if transitions and transitions[0].pairs is not None:
-        kept_edge = transitions[0].pairs.flags.reshape(steps).astype(np.uint8)
-    return kept, kept_edge
+def _shares(layout: Layout, term: Term) -> Array:
+    """Return 1 / (C lam) for each weight of a term, where lam is its prior precision; integers if all results are 1."""
+    if any(other.precision is not None for other in layout.terms):
+        return 1.0 / (term.C * term.lam)
+    return np.ones(term.size, np.uint8)
 
 
 def _divide(layout: Layout) -> tuple[list[Term], list[Term]]:
     """Return the terms that score tokens (the first of them has inputs), and the terms that score transitions."""
     steps = [term for term in layout.terms if term.kind.is_step]
     return [term for term in layout.terms if term not in steps], steps
-
-
-def _shares(term: Term) -> Floats:
-    """Return 1 / (C lam) for each weight of a term, where lam is the prior precision of the weight."""
-    return 1.0 / (term.C * term.lam).reshape(term.shape)
-
-
-def _primal(term: Term, v: Floats) -> Floats:
-    """Return the weights mu + v / lam of a term, before an L1 penalty shrinks them."""
-    weights = term.C * v if term.precision is None else v / term.precision.reshape(term.shape)
-    return weights if term.mean is None else weights + term.mean.reshape(term.shape)
 
 
 def _l1(term: Term) -> float:
@@ -281,10 +274,12 @@ def _scale(term: Term, states: Sequence[Term]) -> float:
     return float(np.sqrt(term.C / states[0].C))
 
 
-def _features(objective: Objective) -> tuple[Array, tuple[Array, Array, Array]]:
-    """Return the row of each token in a sparse matrix of features, and the arrays of this matrix.
+def _data(objective: Objective) -> tuple[Any, ...]:
+    """Return what the compiled loops read of the data.
 
-    The features of all terms that score tokens stand side by side; a term without inputs is a column of ones.
+    These are the offsets of sequences, the row of each token in a sparse matrix of features, the arrays of this matrix,
+    labels, the weights of sequences, and three arrays that say which labels are legal. The features of all terms that
+    score tokens stand side by side; a term without inputs is a column of ones.
     """
     partition, (states, _) = _chains(objective), _divide(objective.layout)
 
@@ -300,7 +295,8 @@ def _features(objective: Objective) -> tuple[Array, tuple[Array, Array, Array]]:
     F, rows = first.F, np.arange(partition.n_nodes) if first.index is None else first.index
     if len(states) > 1:
         F, rows = sp.hstack(list(map(columns, states)), "csr", F.dtype), np.arange(partition.n_nodes)
-    return rows, (F.indptr, F.indices, F.data)
+    matrix = F.indptr, F.indices, F.data
+    return partition.chains.offsets, rows, *matrix, partition.labels, _weights(partition), _legality(objective)
 
 
 def _chains(objective: Objective) -> ChainPartition:

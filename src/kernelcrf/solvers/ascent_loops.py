@@ -17,18 +17,24 @@ GROWTH = 1.1
 
 
 @inlined
-def scores_of(pointers, columns, values, row, W, s, t):
+def scores_of(pointers, columns, values, row, rows, labels, W, s, t):
     """Multiply one row of a sparse matrix by the weights W, and write the resulting scores of labels to s[t].
 
     pointers, columns, values : the arrays indptr, indices and data of the CSR matrix.
+    rows, labels : the arrays `pointers` and `labels` of `WeightRows`.
     """
-    width = W.shape[1]
+    width = s.shape[1]
     for j in range(width):
         s[t, j] = 0
     for k in range(pointers[row], pointers[row + 1]):
         x, column = values[k], columns[k]
-        for j in range(width):
-            s[t, j] += x * W[column, j]
+        first, last = rows[column], rows[column + 1]
+        if last - first == width:
+            for j in range(width):
+                s[t, j] += x * W[first + np.uint64(j)]
+        else:
+            for i in range(first, last):
+                s[t, labels[i]] += x * W[i]
 
 
 @compiled
@@ -118,25 +124,48 @@ def infer(a, b, legal, work, p, q):
 
 
 @compiled
-def moments(offsets, width, legal, a, b, p, q, entropies):
-    """Compute the probabilities and entropies of all sequences, given the token scores a and transition scores b.
+def moments(
+    offsets, tokens, pointers, columns, values, observed, weights, legal, rows, labels, width,
+    a, b, r, q, entropies, G, g,
+):  # fmt: skip
+    """Run inference on all sequences, given the token scores a and the transition scores b.
 
-    The results are written to p (label probabilities), q (probabilities of transitions, summed over each sequence) and
-    entropies. Return the number of sequences that failed, because messages of `inference.scaled` would underflow.
+    The results are written to r (label probabilities) and q (probabilities of transitions, summed over each sequence),
+    both minus those of the observed labels, and to `entropies`. The observed features minus the expected features,
+    times the weights of the sequences, are added to G and, for transitions, to g. Return the number of sequences that
+    failed, because messages of `inference.scaled` would underflow.
     """
-    n_failed, n_steps, work = 0, b.shape[1], memory(offsets, width, b.shape[1])
-    _, _, _, e, _, _, _, _, failed = work
-    q_i = np.empty_like(e[0])
+    n_failed, n_labels, n_steps, work = 0, a.shape[1], b.shape[1], memory(offsets, width, b.shape[1])
+    _, _, _, e, _, u, _, _, failed = work
+    step, p, q_i = np.zeros_like(u), np.empty((len(u), n_labels)), np.empty_like(e[0])
+    none, change = np.zeros(0), np.zeros(width)
+    every = np.ones(len(G), np.uint8)
     for i in range(len(offsets) - 1):
-        low, high = offsets[i], offsets[i + 1]
-        if low == high:
+        low, T = offsets[i], offsets[i + 1] - offsets[i]
+        if T == 0:
             continue
-        entropies[i] = infer(a[low:high], b[i], legal, work, p[low:high], q_i)
+        entropies[i] = infer(a[low : low + T], b[i], legal, work, p[:T], q_i)
         n_failed += failed[0]
+        subtract_observed(observed, low, T, n_steps, p, q_i)
+        for t in range(T):
+            for j in range(n_labels):
+                r[low + t, j] = p[t, j]
+                step[t, j] = -weights[i] * p[t, j]
         for k in range(n_steps):
             for j in range(n_steps):
                 q[i, k, j] = q_i[k, j]
+                g[k, j] -= weights[i] * q_i[k, j]
+        move(tokens, low, T, pointers, columns, values, 1.0, step, rows, labels, every, 0.0, none, G, change)
     return n_failed
+
+
+@inlined
+def subtract_observed(observed, low, T, n_steps, p, q):
+    """Subtract the observed labels of one sequence from the probabilities p of labels, and q of transitions."""
+    for t in range(T):
+        p[t, observed[low + t]] -= 1
+        if t > 0 and n_steps > 0:
+            q[observed[low + t - 1], observed[low + t]] -= 1
 
 
 @inlined
@@ -146,45 +175,68 @@ def shrunk(value, threshold):
 
 
 @compiled
-def move(rows, low, T, pointers, columns, values, sign, step, kept, precise, threshold, V, W, change):
+def move(tokens, low, T, pointers, columns, values, sign, step, rows, labels, shares, threshold, V, W, change):
     """Add the features of one sequence times `sign * step` to V, and write V, shrunk by `threshold`, to W.
 
     If `threshold` is 0, V is not used, and the product is added to W. The sequence has the tokens low to low + T - 1.
-    The changes of the squares of W are added up in `change`, one sum per column. If `precise` is True, the step of each
-    weight is multiplied by its entry of `kept`, and the change of its square is divided by this entry.
+    The step of each weight is multiplied by its entry of `shares`. The changes of the squares of W, divided by these
+    entries, are added up in `change`, one sum per label.
     """
-    width, every = W.shape[1], 0 if len(kept) == 1 else 1
+    width = step.shape[1]
     for t in range(T):
-        row = rows[low + t]
+        row = tokens[low + t]
         for k in range(pointers[row], pointers[row + 1]):
             x, column = sign * values[k], columns[k]
-            entry = every * column
-            if threshold > 0:
+            first, last = rows[column], rows[column + 1]
+            # Only loops with one branch outside use SIMD instructions.
+            if last - first == width and threshold > 0:
                 for j in range(width):
-                    before = W[column, j]
-                    after = V[column, j] + kept[entry, j] * (x * step[t, j])
-                    V[column, j] = after
+                    i = first + np.uint64(j)
+                    before, after = W[i], V[i] + shares[i] * (x * step[t, j])
+                    V[i] = after
                     after = shrunk(after, threshold)
                     change[j] += (after - before) * (after + before)
-                    W[column, j] = after
-            elif precise:
+                    W[i] = after
+            elif last - first == width:
                 for j in range(width):
-                    before, moved = W[column, j], x * step[t, j]
-                    after = before + kept[entry, j] * moved
+                    i = first + np.uint64(j)
+                    before, moved = W[i], x * step[t, j]
+                    after = before + shares[i] * moved
                     change[j] += moved * (after + before)
-                    W[column, j] = after
+                    W[i] = after
             else:
-                for j in range(width):
-                    before = W[column, j]
-                    after = before + kept[entry, j] * (x * step[t, j])
-                    change[j] += (after - before) * (after + before)
-                    W[column, j] = after
+                for i in range(first, last):
+                    j = labels[i]
+                    before, moved = W[i], x * step[t, j]
+                    if threshold > 0:
+                        after = V[i] + shares[i] * moved
+                        V[i] = after
+                        after = shrunk(after, threshold)
+                        change[j] += (after - before) * (after + before)
+                    else:
+                        after = before + shares[i] * moved
+                        change[j] += moved * (after + before)
+                    W[i] = after
+
+
+@inlined
+def move_steps(v, w, step, sign, shares, threshold):
+    """Add `sign * step` to transition scores, as `move` does; return the change of the sum of their squares."""
+    change = 0.0
+    for i in range(len(w)):
+        for j in range(len(w)):
+            before, moved = w[i, j], sign * step[i, j]
+            v[i, j] += shares[i, j] * moved
+            after = shrunk(v[i, j], threshold)
+            w[i, j] = after
+            change += (after - before if threshold > 0 else moved) * (after + before)
+    return change
 
 
 @compiled
 def visit(
-    order, measure, offsets, rows, pointers, columns, values, weights, legal, lam, lam_edge, l1, l1_edge,
-    kept, kept_edge, precise, V, W, v, w, a, b, p, q, entropies, etas, gaps,
+    order, measure, offsets, tokens, pointers, columns, values, observed, weights, legal, rows, labels, width,
+    lam, lam_edge, l1, l1_edge, shares, shares_edge, V, W, v, w, a, b, r, q, entropies, etas, gaps,
 ):  # fmt: skip
     """Take one ascent step for each sequence in `order`, and write the duality gap of each sequence i to gaps[i].
 
@@ -192,33 +244,39 @@ def visit(
     False, or if messages would underflow, gaps[i] is an estimate: the increase of the dual objective divided by the
     step size eta.
 
-    kept, kept_edge : 1 for the entries of W and w that are weights, and 0 for those that stay 0. If `kept` has one row,
-        it applies to all rows of W. If `precise` is True, the entries of weights are lam divided by their precision.
+    shares, shares_edge : 1 for the entries of W and w that are weights, and 0 for those that stay 0. If
+        weights have their own prior precisions, the entries are lam divided by these precisions.
     V, v : W and w before they are shrunk towards zero by l1 / lam; without an L1 penalty, V and W are the same array.
     """
-    n_labels, width, n_steps = p.shape[1], W.shape[1], len(w)
+    n_labels, n_steps = r.shape[1], len(w)
     threshold, threshold_edge = l1 / lam, l1_edge / lam_edge
     work = memory(offsets, width, n_steps)
     _, _, _, e, _, u, _, log_z, failed = work
     s, step, step_edge, change = np.empty_like(u), np.zeros_like(u), np.empty_like(w), np.empty(width)
-    new_a, new_p = np.empty((len(u), n_labels)), np.empty((len(u), n_labels))
-    new_b, new_q = np.empty_like(w), np.empty_like(e[0])
+    new_a, new_b = np.empty((len(u), n_labels), a.dtype), np.empty(w.shape, a.dtype)
+    p, new_r, new_q = np.empty((len(u), n_labels)), np.empty((len(u), n_labels), r.dtype), np.empty_like(e[0])
     for i in order:
         low, T = offsets[i], offsets[i + 1] - offsets[i]
         if T == 0 or weights[i] == 0:
             continue
         for t in range(T):
-            scores_of(pointers, columns, values, rows[low + t], W, s, t)
+            scores_of(pointers, columns, values, tokens[low + t], rows, labels, W, s, t)
         measured, gaps[i] = False, 0.0
         if measure:
             for t in range(T):
                 for j in range(n_labels):
                     new_a[t, j] = s[t, j]
-            infer(new_a[:T], w, legal, work, new_p[:0], new_q)
+            for k in range(n_steps):
+                for j in range(n_steps):
+                    new_b[k, j] = w[k, j]
+            infer(new_a[:T], new_b, legal, work, p[:0], new_q)
             measured, gap = not failed[0], log_z[0] - entropies[i]
             for t in range(T):
+                gap -= s[t, observed[low + t]]
+                if t > 0 and n_steps > 0:
+                    gap -= w[observed[low + t - 1], observed[low + t]]
                 for j in range(n_labels):
-                    gap -= p[low + t, j] * s[t, j]
+                    gap -= r[low + t, j] * s[t, j]
             for k in range(n_steps):
                 for j in range(n_steps):
                     gap -= q[i, k, j] * w[k, j]
@@ -232,36 +290,30 @@ def visit(
             for k in range(n_steps):
                 for j in range(n_steps):
                     new_b[k, j] = (1 - eta) * b[i, k, j] + eta * w[k, j]
-            entropy = infer(new_a[:T], new_b, legal, work, new_p[:T], new_q)
+            entropy = infer(new_a[:T], new_b, legal, work, p[:T], new_q)
             if failed[0]:
                 eta *= 0.5
                 continue
+            subtract_observed(observed, low, T, n_steps, p, new_q)
             for t in range(T):
                 for j in range(n_labels):
-                    step[t, j] = scale * (p[low + t, j] - new_p[t, j])
+                    new_r[t, j] = p[t, j]
+                    step[t, j] = scale * (np.float64(r[low + t, j]) - np.float64(new_r[t, j]))
             for k in range(n_steps):
                 for j in range(n_steps):
-                    step_edge[k, j] = kept_edge[k, j] * scale_edge * (q[i, k, j] - new_q[k, j])
+                    new_q[k, j] = q.dtype.type(new_q[k, j])
+                    step_edge[k, j] = scale_edge * (q[i, k, j] - new_q[k, j])
             for j in range(width):
                 change[j] = 0
-            move(rows, low, T, pointers, columns, values, 1.0, step, kept, precise, threshold, V, W, change)
-            norms, norms_edge = 0.0, 0.0
+            move(tokens, low, T, pointers, columns, values, 1.0, step, rows, labels, shares, threshold, V, W, change)
+            norms, norms_edge = 0.0, move_steps(v, w, step_edge, 1.0, shares_edge, threshold_edge)
             for j in range(width):
                 norms += change[j]
-            for k in range(n_steps):
-                for j in range(n_steps):
-                    before = w[k, j]
-                    v[k, j] += step_edge[k, j]
-                    w[k, j] = shrunk(v[k, j], threshold_edge)
-                    if precise:
-                        norms_edge += scale_edge * (q[i, k, j] - new_q[k, j]) * (w[k, j] + before)
-                    else:
-                        norms_edge += (w[k, j] - before) * (w[k, j] + before)
             gain = weights[i] * (entropy - entropies[i]) - 0.5 * (lam * norms + lam_edge * norms_edge)
             if gain >= 0:
                 for t in range(T):
                     for j in range(n_labels):
-                        a[low + t, j], p[low + t, j] = new_a[t, j], new_p[t, j]
+                        a[low + t, j], r[low + t, j] = new_a[t, j], new_r[t, j]
                 for k in range(n_steps):
                     for j in range(n_steps):
                         b[i, k, j], q[i, k, j] = new_b[k, j], new_q[k, j]
@@ -270,10 +322,7 @@ def visit(
                     gaps[i] = gain / eta
                 eta = min(GROWTH * eta, 1.0)
                 break
-            move(rows, low, T, pointers, columns, values, -1.0, step, kept, precise, threshold, V, W, change)
-            for k in range(n_steps):
-                for j in range(n_steps):
-                    v[k, j] -= step_edge[k, j]
-                    w[k, j] = shrunk(v[k, j], threshold_edge)
+            move(tokens, low, T, pointers, columns, values, -1.0, step, rows, labels, shares, threshold, V, W, change)
+            move_steps(v, w, step_edge, -1.0, shares_edge, threshold_edge)
             eta *= 0.5
         etas[i] = eta

@@ -25,14 +25,21 @@ An ascent step of size eta increases D by about eta gap_i, so that a pass over a
 is large, a few sequences soon have most of the gap. Each pass is therefore followed by further visits of the sequences
 with the largest gaps, which measure the gap of each sequence before its step.
 
+If lam is small, many passes are needed. The ascent therefore solves easier problems, with the objective
+P(theta) + rho lam/2 |theta - z|^2: a round takes a few passes for such a problem, and then moves its centre z. The
+module `pulled_weights` has the formulas. D and its bound on the minimum of P do not depend on rho and z.
+
 With an L1 penalty l1 |theta|_1, theta_k = soft(v_k, l1) / lam_k, where v_k is the sum above without the division, and
 soft(v, a) = sign(v) max(|v| - a, 0). D has the same formula.
 
 If an earlier model determines the prior, theta_k has the prior mean mu_k as a further summand, each weight has its own
 lam, and D has the further term sum_k lam_k/2 |mu_k|^2.
 
-L-BFGS takes over at the current theta if D no longer increases, or if the gap shrinks so slowly that many more passes
-would be needed. It is used from the beginning if the messages of inference would underflow.
+The scores and probabilities of alpha may be stored in single precision. The bound is computed from these scores in
+double precision, so that it remains a bound.
+
+L-BFGS takes over at the current theta if the gap shrinks so slowly that many more rounds would be needed. It is used
+from the beginning if the messages of inference would underflow.
 
 At the start, every token has its observed label with probability 1 - delta, and all other labels have equal
 probabilities; delta maximises D. If a starting point theta is given and D is larger there, its distribution is used.
@@ -52,13 +59,16 @@ from kernelcrf.solvers.lbfgs import LBFGS
 from kernelcrf.solvers.loop import OPTIMAL, Progress
 from kernelcrf.validation import either, whole
 
-LEAST_GAIN = 1e-13
-# L-BFGS takes over if more than this number of further passes is expected after two passes in a row, judged by the last
-# TRIAL passes.
-TRIAL, MOST_EXPECTED = 8, 150
-# P is evaluated after these passes to show progress, and as soon as P - D is expected to be small enough: it is smaller
-# than the gaps were during the pass, by a factor that is measured at each evaluation.
-REPORTS, FIRST_SHARE = (4, 16, 64), 0.5
+# A round of the proximal problem has at most VISITS passes, and ends as soon as its gap is at most NEARLY times the gap
+# of P. Rounds begin as soon as a pass, but not one of the first, leaves more than the share FAST of the gap.
+VISITS, NEARLY, FAST = 3, 0.1, 0.4
+# L-BFGS takes over if more than this number of further rounds is expected after two rounds in a row, judged by the last
+# TRIAL rounds.
+TRIAL, MOST_EXPECTED = 8, 50
+# To show progress, P is evaluated after FIRST_REPORT passes, and when the passes have become LATER times as many.
+# It is also evaluated as soon as P - D is expected to be small enough: this gap is smaller than it was during the pass,
+# by a factor that is measured at each evaluation.
+FIRST_REPORT, LATER, FIRST_SHARE = 3, 4, 0.5
 
 
 @dataclass(frozen=True)
@@ -121,26 +131,36 @@ class Dual:
     def solve(self, start: Floats, progress: Progress) -> str:
         """Pass over the sequences until the gap between the objective and the dual objective is small enough.
 
-        Return the status. The objective is evaluated only after some passes, whose numbers are in REPORTS, and when
-        the gap is probably within the tolerance.
+        Return the status. The objective is evaluated only after a few passes, and when the gap is probably within the
+        tolerance.
         """
-        ascent = Ascent.of(progress.objective, start)
+        ascent = Ascent.of(progress.objective, start, progress.tol)
         if ascent is None or not np.isfinite(ascent.value):
             return LBFGS().solve(start, progress)
-        rng, gaps, share, k = np.random.default_rng(self.seed), list[float](), FIRST_SHARE, 0
+        rng, gaps, share = np.random.default_rng(self.seed), list[float](), FIRST_SHARE
+        k, visits, next_report = 0, 0, FIRST_REPORT
         try:
             while not progress.stop.is_reached(k, progress.seconds):
-                before, k = ascent.value, k + 1
+                k, visits = k + 1, visits + 1
                 progress.passes += ascent.climb(rng, progress.tol)
-                value, allowed = ascent.value, progress.tol * abs(ascent.value)
-                gaps.append(ascent.gap)
-                if share * ascent.gap <= allowed or k in REPORTS:
+                gap = ascent.gap
+                allowed = progress.tol * abs(ascent.value + gap)
+                if share * gap <= allowed or k >= next_report:
                     ascent.report(progress)
                     if progress.solved:
                         return OPTIMAL
-                    share = progress.history[-1].gap / max(ascent.gap, np.finfo(np.float64).tiny)
-                if value - before <= LEAST_GAIN * abs(value) or _is_slow(gaps, allowed):
+                    share, next_report = progress.history[-1].gap / max(gap, np.finfo(np.float64).tiny), LATER * k
+                if ascent.pull == 0:
+                    is_over = k >= VISITS and gap > FAST * gaps[-1]
+                else:
+                    is_over = visits == VISITS or ascent.inner_gap <= NEARLY * gap
+                if is_over or ascent.pull == 0:
+                    gaps.append(gap)
+                if _is_slow(gaps, allowed):
                     break
+                if is_over:
+                    ascent.move_centre()
+                    visits = 0
             else:
                 ascent.report(progress)
                 return OPTIMAL if progress.solved else progress.stop.name
@@ -151,19 +171,19 @@ class Dual:
 
 
 def _is_slow(gaps: list[float], allowed: float) -> bool:
-    """Return whether two estimates of the remaining passes, after the last two passes, are both too high.
+    """Return whether two estimates of the remaining rounds, after the last two rounds, are both too high.
 
     A single estimate can be wrong: additional steps for some sequences can increase the gaps of the
-    others for one pass, but not for every pass.
+    others for one round, but not for every round.
     """
-    return min(_expected_passes(gaps, allowed), _expected_passes(gaps[:-1], allowed)) > MOST_EXPECTED
+    return min(_expected_rounds(gaps, allowed), _expected_rounds(gaps[:-1], allowed)) > MOST_EXPECTED
 
 
-def _expected_passes(gaps: list[float], allowed: float) -> float:
-    """Estimate how many more passes are needed until the gap is at most `allowed`.
+def _expected_rounds(gaps: list[float], allowed: float) -> float:
+    """Estimate how many more rounds are needed until the gap is at most `allowed`.
 
-    gaps : the gap after each pass so far. The estimate uses the mean rate at which the gap shrank since its largest
-        value in the last TRIAL passes. Earlier values are not used, because the gap can grow in the first passes.
+    gaps : the gap after each round so far. The estimate uses the mean rate at which the gap shrank since its largest
+        value in the last TRIAL rounds. Earlier values are not used, because the gap can grow in the first rounds.
     """
     if len(gaps) <= TRIAL or gaps[-1] <= allowed:
         return 0.0
