@@ -13,6 +13,7 @@ from kernelcrf.arrays import Config, UserData
 from kernelcrf.score.terms import PRIOR_VARIANCE
 from kernelcrf.validation import (
     FLAG,
+    LAG,
     Constraint,
     ParameterError,
     either,
@@ -66,6 +67,9 @@ class HeldOut(VarianceRule):
         held-out sequences with the true ones. Pass the name of a scorer of `kernelcrf.metrics.get_scorer` that reads
         labels, such as "span_f1" or "flat_f1", or a function metric(y_true, y_pred) of two lists of label sequences.
         Only ChainCRF has this option.
+    lag : int or None, default=None
+        With `scoring`, score the labels that `ChainCRF.stream` gives to each token after this number of further tokens,
+        instead of the labels that `predict` gives to whole sequences.
 
     Examples
     --------
@@ -83,11 +87,17 @@ class HeldOut(VarianceRule):
     """
 
     scoring: str | Callable[..., float] | None = None
+    lag: int | None = None
 
     name: ClassVar[str] = AUTO
 
     def __post_init__(self) -> None:
         SCORING.check("scoring", self.scoring)
+        either(*LAG.constraints, nothing).check("lag", self.lag)
+        if self.lag is not None and self.scoring is None:
+            raise ParameterError(
+                f"HeldOut(lag={self.lag}) has no score of labels: pass scoring='flat_accuracy', or lag=None"
+            )
 
 
 @dataclass(frozen=True)

@@ -249,6 +249,7 @@ FLAG = either(flag)
 POSITIVE = either(positive)
 SIZE = whole(least=1, most=2**31 - 1)
 COUNT = either(whole(least=1))
+LAG = either(whole(least=0, most=10**6))
 SHARE = either(real(above=0, below=1))
 PATH = either(path)
 SEED = either(

@@ -46,6 +46,7 @@ from kernelcrf.rules import HeldOut, find_C_rule
 from kernelcrf.score.cliques import OF_INPUTS, TOKENS
 from kernelcrf.score.terms import TOKEN_TERM, named_term
 from kernelcrf.streams.chain import ChainStream
+from kernelcrf.streams.compiled_loops import labels_at_lag
 from kernelcrf.validation import (
     FLAG,
     PATH,
@@ -534,9 +535,12 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             def metric(true: Sequence[Labels], predicted: Sequence[Labels]) -> float:
                 return float(of_labels(*([classes[indices] for indices in labels] for labels in (true, predicted))))
 
+        decode = None
+        if isinstance(rule, HeldOut) and rule.lag is not None:
+            decode = partial(labels_at_lag, lag=rule.lag)
         decoding = find_rule(self.decoding).name
         by_token = decoding == MARGINAL or (decoding == AUTO_RULE and tokens_count_alone(reader, classes, legal))
-        return Comparison(choice, metric, counts=_are_tags(classes), by_token=by_token)
+        return Comparison(choice, metric, counts=_are_tags(classes), by_token=by_token, decode=decode)
 
     def _expected_features(self) -> dict[bool, int]:
         """Return the likely number of kernel features per token, which determines how data are divided on a cluster.

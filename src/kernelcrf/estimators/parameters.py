@@ -16,9 +16,9 @@ from sklearn.base import BaseEstimator
 from kernelcrf.fitting.training import DIAGONAL
 from kernelcrf.kernels.inputs import KERNEL
 from kernelcrf.penalties import Penalty
-from kernelcrf.streams.stream import MOST_DELAY
 from kernelcrf.validation import (
     FLAG,
+    LAG,
     POSITIVE,
     SEED,
     SIZE,
@@ -30,7 +30,6 @@ from kernelcrf.validation import (
     nothing,
     one_of,
     real,
-    whole,
 )
 
 
@@ -69,7 +68,6 @@ PENALTY = either(
 )
 LAPLACE = either(*FLAG.constraints, one_of(DIAGONAL))
 CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict from labels to weights"))
-LAG = either(whole(least=0, most=MOST_DELAY))
 OF_STREAMS = {"lag": LAG, "max_delay": either(*LAG.constraints, nothing)}
 STORED_DTYPE = either(one_of("float16", "float32", "float64"), nothing)
 CATEGORIES = either(

@@ -28,8 +28,9 @@ show a difference that l does not. (Models of segments are compared by l alone.)
 is chosen in this way too: the smallest C whose l is at most one standard error below that of the best C.
 
 If a metric of labels is given, such as the F1 score of spans, it takes the place of l. The metric compares the
-likeliest labels of all held-out samples with the true ones. All powers of 10 from 0.01 to 1,000 are then tried as C,
-and the first of the best models is chosen.
+likeliest labels of all held-out samples with the true ones. Instead of the likeliest labels, it can compare those that
+a stream gives at a lag. All powers of 10 from 0.01 to 1,000 are then tried as C, and the first of the best models is
+chosen.
 
 The samples are sequences, graphs or rows. Long sequences are cut into pieces, and about 20,000 tokens are drawn, or
 12,000 if kernels are compared. All pieces of a sequence are held out together, and so are all sequences of a group that
@@ -51,10 +52,11 @@ from typing import cast
 
 import numpy as np
 
-from kernelcrf.arrays import Floats, Ints, Labels, Places
+from kernelcrf.arrays import Array, Floats, Ints, Labels, Places
 from kernelcrf.basis.features import Features
 from kernelcrf.fitting.corpus import Corpus, Groups, Problem
 from kernelcrf.fitting.fit import Settings, Start, choose_features, objective_of, solve
+from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.chains import ChainPartition
@@ -73,6 +75,7 @@ TEMPERATURES = np.geomspace(3 / 4, 4 / 3, 5)
 Powers = tuple[int, ...]
 # metric(y_true, y_pred) of label indices, one array per sequence.
 Metric = Callable[[Sequence[Labels], Sequence[Labels]], float]
+Decode = Callable[[Array, Array, Chains], Labels]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,12 +111,15 @@ class Comparison:
     metric : the metric of labels that takes the place of the log-likelihood, or None.
     counts : whether to count the labels that the chosen model predicts for held-out sequences.
     by_token : whether to predict the likeliest label of each token, and not the likeliest labelling.
+    decode : a function of the scores of labels, the scores of steps and the sequences, which returns the index of the
+        predicted label of each token; None predicts likeliest labels.
     """
 
     choice: KernelChoice | None = None
     metric: Metric | None = None
     counts: bool = False
     by_token: bool = False
+    decode: Decode | None = None
 
 
 @dataclass(frozen=True)
@@ -231,7 +237,7 @@ class _Candidate:
         self._folds = list[_Fold]()
         self.n_tokens = sum(held_out.n_tokens for _, held_out in parts)
         for training, held_out in parts:
-            fold = _Fold.of(problem.on(training), held_out, settings, start, by_token=comparison.by_token)
+            fold = _Fold.of(problem.on(training), held_out, settings, start, comparison)
             start = Start({name: one.map for name, one in fold.features.items()})
             self._folds.append(fold)
         has_labels = all(isinstance(part, ChainPartition) for part in self._folds[0].held_out.partitions)
@@ -345,7 +351,7 @@ class _Fold:
     objective : the objective of the samples for training.
     held_out : the objective of the held-out samples.
     blocks : the number of the block of each held-out sample, or None if all samples are one block.
-    by_token : whether to predict the likeliest label of each token, and not the likeliest labelling.
+    comparison : what the search compares.
     latest : the weights of the last fit, or None before the first fit.
     """
 
@@ -354,12 +360,12 @@ class _Fold:
     objective: Objective
     held_out: Objective
     blocks: Places | None
-    by_token: bool
+    comparison: Comparison
     latest: Start | None = None
 
     @classmethod
     def of(
-        cls, training: Problem, held_out: Corpus, settings: Settings, start: Start | None, *, by_token: bool
+        cls, training: Problem, held_out: Corpus, settings: Settings, start: Start | None, comparison: Comparison
     ) -> _Fold:
         """Return a fold; if `start` has feature maps, the fold uses them."""
         features = choose_features(training, settings, start)
@@ -371,7 +377,7 @@ class _Fold:
             objective_of(training, features, settings.engine),
             objective_of(rest, choose_features(rest, settings, maps), settings.engine),
             held_out.blocks(),
-            by_token,
+            comparison,
         )
 
     @cached_property
@@ -385,11 +391,13 @@ class _Fold:
         fitted = solve(problem, self.features, settings, self.latest, known=self.objective)
         self.latest = Start(weights=fitted.weights)
         n_jobs, true, predicted = settings.engine.n_jobs, list[Labels](), list[Labels]()
-        marginals = self.held_out.evaluate(fitted.theta).parts if decode and self.by_token else None
+        rule = self.comparison.decode
+        by_token = decode and self.comparison.by_token and rule is None
+        marginals = self.held_out.evaluate(fitted.theta).parts if by_token else None
         for k, partition in enumerate(self.held_out.partitions if decode else ()):
             assert isinstance(partition, ChainPartition)
             if marginals is None:
-                likeliest = partition.likeliest(self.held_out.layout, fitted.theta, n_jobs)
+                likeliest = partition.likeliest(self.held_out.layout, fitted.theta, n_jobs, rule)
             else:
                 likeliest = np.asarray(marginals[k].residuals.nodes.argmax(axis=1), np.int32)
             for low, high in pairwise(partition.chains.offsets.tolist()):

@@ -20,11 +20,12 @@ from kernelcrf.metrics.probabilities import (
     reliability,
     span_reliability,
 )
-from kernelcrf.metrics.scorers import SCORERS, get_scorer
+from kernelcrf.metrics.scorers import SCORERS, LaggedScorer, get_scorer
 from kernelcrf.readers.spans import Span, are_spans, spans
 
 __all__ = [
     "SCORERS",
+    "LaggedScorer",
     "Reliability",
     "Score",
     "Span",

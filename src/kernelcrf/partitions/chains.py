@@ -15,7 +15,7 @@ If features are dense and inputs are distinct, the data are divided into several
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -158,9 +158,21 @@ class ChainPartition(RowPartition):
             s, w = self.legal.impose(self.chains, s, w)
         return ChainScores(s, w)
 
-    def likeliest(self, layout: Layout, theta: Floats, n_jobs: int) -> Labels:
-        """Return the indices of the likeliest labels of all sequences, one per token."""
+    def likeliest(
+        self,
+        layout: Layout,
+        theta: Floats,
+        n_jobs: int,
+        decode: Callable[[Array, Array, Chains], Labels] | None = None,
+    ) -> Labels:
+        """Return the indices of the likeliest labels of all sequences, one per token.
+
+        decode : a function of the scores of labels, the scores of steps and the sequences, which chooses other labels.
+        """
         scores = self._all_scores(layout, theta, n_jobs)
+        if decode is not None:
+            L = scores.s.shape[1]
+            return decode(scores.s, scores.w if scores.w.size else np.zeros((L, L)), self.chains)
         if not scores.w.size:
             return np.asarray(scores.s.argmax(axis=1), np.int32)
         return viterbi(scores.s, scores.w, self.chains, n_threads=n_jobs)[0]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
-from kernelcrf.arrays import Array, Floats
+from kernelcrf.arrays import Array, Floats, Labels
+from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.loops import streams as loops
-from kernelcrf.streams.chain_filter import Steps
+from kernelcrf.streams.chain_filter import ChainFilter, Steps
 from kernelcrf.streams.token_filter import Paths
 
 
@@ -44,3 +47,16 @@ class CompiledLoops:
         """Write the labels of all undecided tokens on the best path, and return their number."""
         states = np.arange(len(value))
         return int(loops.settle_all(value, paths.back, paths.counts, states, labels, 0))
+
+
+def labels_at_lag(s: Array, w: Array, chains: Chains, lag: int) -> Labels:
+    """Return the likeliest label of each token given the tokens up to `lag` tokens later, for whole sequences.
+
+    s, w : the scores of labels (N, L), and of steps (L, L) or (N, L, L). Scores of last labels are part of s.
+    """
+    labels, L = np.empty(len(s), np.int32), s.shape[1]
+    for low, high in pairwise(chains.offsets.tolist()):
+        live = ChainFilter(CompiledLoops(), L, lag, None, w if w.ndim == 2 else None)
+        parts = [live.push(s[low:high], None if w.ndim == 2 else w[low:high], np.zeros(L)), live.finish()]
+        labels[low:high] = np.concatenate([part.lagged for part in parts]).argmax(axis=1)
+    return labels

@@ -12,9 +12,6 @@ from ..validation import shown
 from .answers import StreamAnswer, StreamedLabels
 from .token_filter import IndexAnswer
 
-# The largest lag and delay.
-MOST_DELAY = 10**6
-
 
 class LabelStream:
     """Base class of streams, which answer while the tokens of one sequence arrive.

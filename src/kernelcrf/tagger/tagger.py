@@ -15,8 +15,7 @@ from ..arrays import Floats, UserData
 from ..persistence import ModelFileError, PathLike
 from ..readers.schemes import SCHEMES
 from ..readers.spans import SpanRules, are_spans, scheme_of, span_rules, spans
-from ..streams.stream import MOST_DELAY
-from ..validation import POSITIVE, either, nothing, shown, shown_list, whole
+from ..validation import LAG, POSITIVE, either, nothing, shown, shown_list
 from .chain import marginals, viterbi
 from .field import TaggedField
 from .model import StoredModel, open_model
@@ -124,9 +123,8 @@ class Tagger:
         state : the result of the method `state` of an earlier stream of this model with the same `lag` and `max_delay`,
             which the new stream continues.
         """
-        size = either(whole(least=0, most=MOST_DELAY))
-        delay = either(*size.constraints, nothing).check("max_delay", max_delay)
-        return TaggerStream(self._model, size.check("lag", lag), delay, state)
+        delay = either(*LAG.constraints, nothing).check("max_delay", max_delay)
+        return TaggerStream(self._model, LAG.check("lag", lag), delay, state)
 
     def spans(self, tokens: UserData, *, scheme: str | None = None) -> list[TaggedSpan]:
         """Return the spans of the labels of one sequence, such as entities, with their probabilities.
