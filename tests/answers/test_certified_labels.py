@@ -176,3 +176,12 @@ def test_bounds_of_a_labelling_that_constraints_forbid_are_infinite():
     log_p = crf.log_prob(X, y)
     assert log_p[0] == -np.inf
     np.testing.assert_allclose(log_p[1:], crf.log_prob(X[1:], y[1:]))
+
+
+def test_several_inputs_of_feature_dicts_have_certified_labels():
+    rng = np.random.default_rng(0)
+    X = [[{"a": float(a), "b": 1.0} for a in rng.normal(size=4)] for _ in range(6)]
+    y = [["high" if token["a"] > 0 else "low" for token in x] for x in X]
+    crf = ChainCRF(inputs=of_tokens_and_steps("rbf", "rbf"), C=1.0, tol=1e-9, random_state=0).fit(X, y)
+    certified = crf.distribution(X).certify()
+    assert np.mean(np.concatenate(certified.tokens)) > 0.9

@@ -20,9 +20,13 @@ class ChainProblem(KernelProblem):
     """Sequences of a few tokens."""
 
     estimator = ChainCRF
+    share_of_targets = 0.15
 
     def draw(self):
         pick = self.dice.pick
+        self.targets = None
+        if not self.plain:
+            self.targets = pick("targets", None, "arrays", "mappings", "token weights", share=self.share_of_targets)
         self.edge_kernel = pick("edge_kernel", None, "linear", "rbf", "poly", "laplacian", share=0.2)
         self.constraints = pick("constraints", None, "pairs", "BIO", share=0.2)
         self.missing = pick("missing", None, "None", "-1", "sets", share=0.15)
@@ -39,10 +43,59 @@ class ChainProblem(KernelProblem):
         self.rows = self._rows("inputs")
         self.truth = self._labels("labels of tokens", self.rows)
         self.allowed = [[self._allowed(i, t) for t in range(len(y))] for i, y in enumerate(self.truth)]
+        self.q = [self._soft(i) for i in range(len(self.truth))] if self.is_soft else None
+        if self.is_soft:
+            self.allowed = [[set(np.flatnonzero(row).tolist()) for row in q] for q in self.q]
         self.draw_weights(len(self.lengths), [int(label) for y in self.truth for label in y])
+        if self.targets == "token weights":
+            self.weights = self._token_weights()
+
+    @property
+    def is_soft(self):
+        """Whether tokens have probabilities of labels."""
+        return self.targets in ("arrays", "mappings")
+
+    def _soft(self, i):
+        """Return the probabilities of the labels of a sequence; the drawn labels have positive ones."""
+        rng, L, y = self.dice.stream(f"soft {i}"), len(self.classes), self.truth[i]
+        q = rng.dirichlet(np.full(L, 0.5), size=len(y)) * (rng.random((len(y), L)) < 0.7)
+        q[np.arange(len(y)), y] += rng.choice([0.2, 1.0, 1e6], size=len(y))
+        q[q < 1e-5 * q.sum(axis=1, keepdims=True)] = 0.0
+        return q / q.sum(axis=1, keepdims=True)
+
+    def _token_weights(self):
+        """Return the weights of the tokens of each sequence; those of some sequences are equal or 0."""
+        rng = self.dice.stream("token weights")
+        weights = [rng.choice([0.0, 0.4, 1.0, 2.5], size=T) for T in self.lengths]
+        for i, T in enumerate(self.lengths):
+            weights[i] *= rng.random() > 0.1
+            if rng.random() < 0.2:
+                weights[i] = np.full(T, rng.choice([0.5, 2.0]))
+        if not any(one.any() for one in weights):
+            weights[self._first_token[0]][:] = 1.0
+        if self.class_weight == "zero" and not np.any(self._sequence_weights(weights) * self.has_tokens):
+            self.by_class[:] = 0.5
+        return weights
+
+    @property
+    def counted(self):
+        """Return the rows of each sequence that are part of the data of the fit."""
+        counted = []
+        for i, (x, weight) in enumerate(zip(self.rows, self.sequence_weights, strict=True)):
+            kept = np.full(len(x), weight > 0)
+            if self.targets == "token weights":
+                scored = np.pad(self.weights[i] > 0, 1)
+                kept &= scored[:-2] | scored[1:-1] | scored[2:]
+            if kept.any():
+                counted.append(x[kept])
+        return counted
 
     def mend(self):
         super().mend()
+        if self.targets:
+            self.missing = self.dice.replace("missing", None)
+        if self.solver == "dual":
+            self.targets = self.dice.replace("targets", None)
         if self.constraints == "BIO":
             self.L, self.names = 3, self.dice.replace("labels", "strings")
             self.more_classes = self.dice.replace("classes", None)
@@ -77,7 +130,7 @@ class ChainProblem(KernelProblem):
         if self.checkpoint and self.kernel == "tent":
             return "kernel="
         if self.kernel != "linear" or self.edge_kernel not in (None, "linear"):
-            counted = [x for x, weight in zip(self.rows, self.sequence_weights, strict=True) if weight]
+            counted = self.counted
             fits = [counted]
             if "other data" in (self.warm_start, self.checkpoint, self.prior):
                 unweighted = "other data" in (self.warm_start, self.prior)
@@ -108,6 +161,8 @@ class ChainProblem(KernelProblem):
     @property
     def is_missing(self):
         """Whether a token without a known label counts: none does in a sequence of weight 0."""
+        if self.is_soft:
+            return False
         counted = [sets for sets, weight in zip(self.allowed, self.sequence_weights, strict=True) if weight]
         return any(len(one) > 1 for sets in counted for one in sets)
 
@@ -188,6 +243,17 @@ class ChainProblem(KernelProblem):
     @property
     def y(self):
         """Return labels as a user hands them in."""
+        if self.targets == "arrays":
+            return [np.asarray(q) for q in self.q]
+        if self.targets == "mappings":
+            return [[{self.classes[k]: row[k] for k in np.flatnonzero(row)} for row in q] for q in self.q]
+        return self.labels
+
+    @property
+    def labels(self):
+        """Return the labels of tokens; if labels are soft, those from which they were drawn."""
+        if self.is_soft:
+            return [[self.classes[label] for label in y] for y in self.truth]
         absent = {"None": None, "-1": -1}.get(self.missing)
         given = []
         for sets in self.allowed:
@@ -206,9 +272,16 @@ class ChainProblem(KernelProblem):
             return {"X": self.X(rows), "y": self.y, "lengths": None}
         return {
             "X": self.matrix(np.vstack([x.reshape(-1, self.d) for x in rows])),
-            "y": list(itertools.chain.from_iterable(self.y)),
+            "y": np.vstack(self.y) if self.targets == "arrays" else list(itertools.chain.from_iterable(self.y)),
             "lengths": self.lengths.tolist(),
         }
+
+    @property
+    def sample_weight(self):
+        """Return the weights as a user hands them in."""
+        if self.targets == "token weights" and self.container == "flat":
+            return np.concatenate(self.weights)
+        return self.weights
 
     def X(self, rows):
         """Return sequences in the container that was drawn."""
@@ -229,9 +302,13 @@ class ChainProblem(KernelProblem):
             named += [(None, self.classes[a]) for a in sorted(first)] + [(self.classes[a], None) for a in sorted(last)]
             parameters["constraints"] = named
         shown = {
-            label for sets in self.allowed for one in sets if len(one) == 1 or self.missing == "sets" for label in one
+            label
+            for sets in self.allowed
+            for one in sets
+            if len(one) == 1 or self.missing == "sets" or self.is_soft
+            for label in one
         }
-        if self.more_classes or len(shown) < len(self.classes) or self.missing == "-1":
+        if self.more_classes or self.targets == "arrays" or len(shown) < len(self.classes) or self.missing == "-1":
             parameters["classes"] = self.classes
         return parameters | {"class_weight": self.named_class_weight}
 
@@ -271,13 +348,13 @@ class ChainProblem(KernelProblem):
             model.set_params(checkpoint=str(folder / "run.ckpt"))
             before = deepcopy(model)
             if self.checkpoint == "resumed":
-                before.set_params(max_iter=2).fit(**own, sample_weight=self.weights)
+                before.set_params(max_iter=2).fit(**own, sample_weight=self.sample_weight)
             elif self.checkpoint == "other data":
-                before.fit(**other, sample_weight=self.weights)
+                before.fit(**other, sample_weight=self.sample_weight)
             else:
                 weights = self.dice.stream("other weights").uniform(0.5, 2, len(self.rows))
                 before.fit(**own, sample_weight=weights)
-        return model.fit(**own, sample_weight=self.weights)
+        return model.fit(**own, sample_weight=self.sample_weight)
 
     @property
     def sequence_weights(self):
@@ -285,15 +362,32 @@ class ChainProblem(KernelProblem):
         return self._sequence_weights(self.weights)
 
     def _sequence_weights(self, sample_weight):
-        weights = np.ones(len(self.rows)) if sample_weight is None else np.array(sample_weight, float)
+        weights = np.ones(len(self.rows))
+        if sample_weight is not None:
+            weights = np.array(
+                [np.any(one) if self.targets == "token weights" else one for one in sample_weight], float
+            )
         if self.class_weight is None:
             return weights
+        if self.is_soft:
+            by_class = self.by_class
+            if self.class_weight == "balanced":
+                by_class = self.balanced_soft(np.vstack([q for q, w in zip(self.q, weights, strict=True) if w]))
+            return weights * np.array([np.mean(q @ by_class) if len(q) else 1.0 for q in self.q])
         known = [[next(iter(one)) for one in sets if len(one) == 1] for sets in self.allowed]
         by_class = self.class_weights(
             [label for labels, w in zip(known, weights, strict=True) if w for label in labels]
         )
         means = [np.mean(by_class[labels]) if labels else 1.0 for labels in known]
         return weights * np.array(means)
+
+    @staticmethod
+    def balanced_soft(q):
+        """Return balanced weights by class, if each class counts with its probabilities."""
+        counts = q.sum(axis=0)
+        weights = np.ones(len(counts))
+        weights[counts > 0] = counts.sum() / ((counts > 0).sum() * counts[counts > 0])
+        return weights
 
     @property
     def has_tokens(self):
@@ -309,9 +403,16 @@ class ChainProblem(KernelProblem):
             counted += zip(others, self.allowed, self._sequence_weights(None), strict=True)
         L = len(self.classes)
         states, steps = np.zeros((self.d, L), bool), np.zeros((1, L * L), bool)
-        for x, sets, weight in counted:
+        for i, (x, sets, weight) in enumerate(counted):
+            scored = np.ones(len(sets), bool)
+            if self.targets == "token weights" and i < len(self.rows):
+                scored = self.weights[i] > 0
             for t in range(len(sets) if weight else 0):
                 for label in sets[t]:
+                    if not scored[t]:
+                        if t and scored[t - 1]:
+                            steps[0, next(iter(sets[t - 1])) * L + label] = True
+                        continue
                     # A dict has zeros, which count as observed, and a sparse matrix does not.
                     states[:, label] |= (x[t] != 0) | (self.container == "dicts")
                     for before in sets[t - 1] if t else ():
@@ -340,11 +441,23 @@ class ChainProblem(KernelProblem):
             terms["bias"] = Term(ones, self.label_gram, model.C_)
         if self.fit_intercept == "boundaries":
             terms |= {name: Term(ones, np.eye(L), model.C_) for name in ("start", "end")}
-        samples, first = [], 0
-        for sets, weight in zip(self.allowed, self.sequence_weights, strict=True):
+        twin = Twin(terms, self.samples())
+        return twin if not self.prior else replace(twin, centre=twin.coordinates(self.prior_means(model)))
+
+    def samples(self, *, whole=False):
+        """Return the samples of the twin; `whole` returns one sample per sequence, with the labels that were drawn."""
+        L, samples, first = len(self.classes), [], 0
+        of_sequences = np.ones(len(self.rows)) if whole else self.sequence_weights
+        for i, (sets, weight) in enumerate(zip(self.allowed, of_sequences, strict=True)):
+            q = None
             T = len(sets)
             every = [y for y in itertools.product(range(L), repeat=T) if self.is_legal(y)]
             labellings = np.array(every, int).reshape(len(every), T)
+            if whole and self.is_soft:
+                sets = [{label} for label in self.truth[i].tolist()]
+            elif self.is_soft:
+                q = np.array([np.prod(self.q[i][np.arange(T), list(y)]) for y in every])
+                q /= q.sum()
             allowed = np.array([all(label in one for label, one in zip(y, sets, strict=True)) for y in every])
             pairs = labellings[:, :-1] * L + labellings[:, 1:]
             into = np.arange(first + 1, first + T)
@@ -352,10 +465,22 @@ class ChainProblem(KernelProblem):
             cliques = {"node": (tokens, labellings), "edge": (into, pairs), "steps": (into, pairs)}
             cliques |= {"bias": (tokens, labellings), "start": (tokens[:1], labellings[:, :1])}
             cliques["end"] = (tokens[-1:], labellings[:, -1:])
-            samples.append(Sample(labellings, allowed, cliques, weight))
             first += T
-        twin = Twin(terms, samples)
-        return twin if not self.prior else replace(twin, centre=twin.coordinates(self.prior_means(model)))
+            if self.targets != "token weights" or whole:
+                samples.append(Sample(labellings, allowed, cliques, weight, q))
+                continue
+            before = 0.0
+            for value in np.unique(np.append(self.weights[i], 0.0))[1:]:
+                rest = np.flatnonzero(self.weights[i] < value)
+                agrees = (labellings[:, rest] == self.truth[i][rest]).all(axis=1)
+                part = {name: (rows, labels[agrees]) for name, (rows, labels) in cliques.items()}
+                samples.append(Sample(labellings[agrees], allowed[agrees], part, weight * (value - before)))
+                before = value
+        return samples
+
+    def whole(self, twin):
+        """Return the twin with one sample per sequence."""
+        return twin if self.targets is None else Twin(twin.terms, self.samples(whole=True), twin.centre)
 
     def _input(self, model, name):
         """Return the kernel and the landmarks of a term of the model; None for the linear kernel, which has none."""
@@ -375,13 +500,13 @@ class ChainProblem(KernelProblem):
 
     def check_predictions(self, model, twin, z, atol):
         """Compare marginals and log-probabilities with enumeration."""
-        X = self.X(self.rows)
-        for p, expected in zip(model.predict_proba(X), twin.marginals(z, len(self.classes)), strict=True):
+        X, whole = self.X(self.rows), self.whole(twin)
+        for p, expected in zip(model.predict_proba(X), whole.marginals(z, len(self.classes)), strict=True):
             np.testing.assert_allclose(p, expected, rtol=0, atol=atol)
-        loss = -model.log_prob(X, self.y)
-        np.testing.assert_allclose(loss, twin.loss(z), rtol=atol, atol=10 * atol)
+        loss = -model.log_prob(X, self.labels)
+        np.testing.assert_allclose(loss, whole.loss(z), rtol=atol, atol=10 * atol)
         # Whatever the rounding of features, the model that is held is the one that the certificate speaks of.
-        if self.dtype == np.float32:
+        if self.dtype == np.float32 or self.targets:
             loss = self._held_twin(model, twin).loss(z)
         own, certificate = twin.omega @ loss + 0.5 * np.square(z - twin.centre).sum(), model.certificate_
         assert abs(own - certificate.objective) <= certificate.rounding * max(1.0, abs(own)), (own, certificate)
@@ -390,7 +515,7 @@ class ChainProblem(KernelProblem):
         """Check that the optimum predicts each certified label, and has the scores that are promised."""
         if not model.certificate_.is_certified:
             return
-        X, n_tokens = self.X(self.rows), int(self.lengths.sum())
+        X, n_tokens, twin = self.X(self.rows), int(self.lengths.sum()), self.whole(twin)
         found, scores = model.distribution(X).certify(full=full), np.split(twin.phi @ optimum.z, twin.starts[1:])
         index = {label: k for k, label in enumerate(self.classes)}
         for i, (sample, own) in enumerate(zip(twin.samples, scores, strict=True)):
@@ -400,9 +525,9 @@ class ChainProblem(KernelProblem):
                 same = sample.labellings[:, t] == index[label]
                 rival = own[~same].max(initial=-np.inf)
                 assert not sure or own[same].max() >= rival - reach, f"token {t} of sequence {i} is wrongly certified"
-        if any(len(one) > 1 for sets in self.allowed for one in sets):
+        if self.is_missing or any(len(one) > 1 for sets in self.allowed for one in sets if not self.is_soft):
             return
-        bounds = model.distribution(X).score_bounds(self.y, full=full)
+        bounds = model.distribution(X).score_bounds(self.labels, full=full)
         loss = twin.loss(optimum.z).sum() / n_tokens
         near = (
             1e-9
@@ -429,10 +554,16 @@ class ChainProblem(KernelProblem):
 
     def held_out(self):
         """Return data to calibrate a temperature with."""
-        return self.X(self.rows), self.y
+        return self.X(self.rows), self.labels
 
     def check_same(self, model, again):
         """Compare two models to the bit."""
         X = self.X(self.rows)
         for p, q in zip(model.predict_proba(X), again.predict_proba(X), strict=True):
             np.testing.assert_array_equal(p, q)
+
+
+class TargetProblem(ChainProblem):
+    """Sequences with soft labels or with weights of tokens."""
+
+    share_of_targets = 1.0

@@ -1,7 +1,7 @@
 """Check many random problems and print a tally.
 
 `python tests/certificates/hunt.py 300 1000` checks the problems of the seeds 300 to 999; -v tells of each find at once,
-and --segments draws problems of SegmentCRF.
+--segments draws problems of SegmentCRF, and --targets those of soft labels and weights of tokens.
 """
 
 import sys
@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from certificates.chains import TargetProblem
 from certificates.checks import check, draw
 from certificates.segments import SegmentProblem
 
@@ -40,9 +41,9 @@ def hunt(seeds, *, loud=False, draw=draw):
 if __name__ == "__main__":
     low, high = int(sys.argv[1]), int(sys.argv[2])
     start = time.perf_counter()
-    tally, broken = hunt(
-        range(low, high), loud="-v" in sys.argv, draw=SegmentProblem if "--segments" in sys.argv else draw
-    )
+    kinds = {"--segments": SegmentProblem, "--targets": TargetProblem}
+    drawn = next((kind for option, kind in kinds.items() if option in sys.argv), draw)
+    tally, broken = hunt(range(low, high), loud="-v" in sys.argv, draw=drawn)
     for (kind, status), count in sorted(tally.items()):
         print(f"{kind:20} {status:12} {count}")
     print(f"{high - low} problems, {len(broken)} broken, {time.perf_counter() - start:.0f} s")

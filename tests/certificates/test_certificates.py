@@ -2,11 +2,12 @@
 
 import pytest
 
+from certificates.chains import TargetProblem
 from certificates.checks import check, draw
 from certificates.hunt import hunt
 from certificates.segments import SegmentProblem
 
-N_PROBLEMS, N_SEGMENTS, N_SLICES, SLICE = 12, 4, 40, 500
+N_PROBLEMS, N_SEGMENTS, N_TARGETS, N_SLICES, SLICE = 12, 4, 6, 40, 500
 FOUND = {
     2351: "landmarks of two kernels grow",
     2839: "a centred label kernel has weights that change no score",
@@ -42,6 +43,13 @@ def test_a_certificate_of_segments_holds(seed, tmp_path):
     check(problem, tmp_path)
 
 
+@pytest.mark.parametrize("seed", range(N_TARGETS))
+def test_a_certificate_of_soft_labels_or_weights_of_tokens_holds(seed, tmp_path):
+    problem = TargetProblem(seed)
+    print(problem)
+    check(problem, tmp_path)
+
+
 @pytest.mark.parametrize("seed", FOUND, ids=lambda seed: FOUND[seed])
 def test_a_certificate_that_was_broken_holds(seed, tmp_path):
     problem = draw(seed, plain=True)
@@ -54,6 +62,13 @@ def test_a_certificate_that_was_broken_holds(seed, tmp_path):
 def test_no_certificate_of_a_slice_is_broken(slice_number):
     first = N_PROBLEMS + SLICE * slice_number
     tally, broken = hunt(range(first, first + SLICE))
+    print(*(f"{kind} {status} {count}" for (kind, status), count in sorted(tally.items())), sep="\n")
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.slow
+def test_no_certificate_of_many_soft_labels_or_weights_of_tokens_is_broken():
+    tally, broken = hunt(range(N_TARGETS, N_TARGETS + SLICE), draw=TargetProblem)
     print(*(f"{kind} {status} {count}" for (kind, status), count in sorted(tally.items())), sep="\n")
     assert not broken, "\n".join(broken)
 

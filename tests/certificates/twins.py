@@ -5,7 +5,8 @@ covariance C K(c, c') k_y(s, s'). With K = A A' and k_y = B B', f = sqrt(C) A Z 
 
     P(z) = sum_i omega_i [log sum_y exp <phi_i(y), z> - log sum_{y allowed} exp <phi_i(y), z>] + |z|^2 / 2
 
-is the negative log posterior. If one labelling per sample is allowed, P - |z|^2 / 2 is convex, hence
+is the negative log posterior. With soft labels q_i, sum_y q_i(y) <phi_i(y), z> takes the place of the second logarithm.
+If one labelling per sample is allowed, or labels are soft, P - |z|^2 / 2 is convex, hence
 
     P(z) - |grad P(z)|^2 / 2 <= min P <= P(z)
 
@@ -56,12 +57,14 @@ class Sample:
     """Labellings (n, V) that are possible, which of them are allowed (n,), and what each term sees of them.
 
     cliques : for each term the rows (k,) of A and the joint labels (n, k) of these cliques under each labelling.
+    q : soft labels, the probability (n,) of each labelling; None if labels are observed, so that `allowed` counts.
     """
 
     labellings: np.ndarray
     allowed: np.ndarray
     cliques: dict
     weight: float = 1.0
+    q: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,10 @@ class Twin:
         self.owner = np.repeat(np.arange(len(sizes)), sizes)
         self.omega = np.array([sample.weight for sample in self.samples])
         self.allowed = np.concatenate([sample.allowed for sample in self.samples])
+        self.is_soft = np.array([sample.q is not None for sample in self.samples])
+        self.q = np.concatenate(
+            [np.zeros(len(sample.allowed)) if sample.q is None else sample.q for sample in self.samples]
+        )
 
     def _design(self, sample):
         """Return phi (n, D), the derivative of the scores of all labellings in z."""
@@ -111,9 +118,9 @@ class Twin:
 
     @property
     def is_convex(self):
-        """Whether one labelling is allowed in every sample that counts."""
+        """Whether one labelling is allowed in every sample that counts, or its labels are soft."""
         counts = np.add.reduceat(self.allowed.astype(int), self.starts)
-        return bool((counts[self.omega > 0] == 1).all())
+        return bool((self.is_soft | (counts == 1))[self.omega > 0].all())
 
     def coordinates(self, weights):
         """Return z of weights W (r, S) on the features of each term: f = A W."""
@@ -134,10 +141,11 @@ class Twin:
         return np.split(self._log_sums(self.phi @ z)[1], self.starts[1:])
 
     def loss(self, z):
-        """Return -log p(allowed | x) of each sample."""
+        """Return -log p(allowed | x) of each sample, or the cross-entropy of its soft labels."""
         scores = self.phi @ z
-        within = np.where(self.allowed, scores, -np.inf)
-        return self._log_sums(scores)[0] - self._log_sums(within)[0]
+        within = self._log_sums(np.where(self.allowed, scores, -np.inf))[0]
+        expected = np.add.reduceat(self.q * scores, self.starts)
+        return self._log_sums(scores)[0] - np.where(self.is_soft, expected, within)
 
     def value(self, z):
         """Return P."""
@@ -147,7 +155,8 @@ class Twin:
     def gradient(self, z):
         """Return the gradient of P."""
         scores = self.phi @ z
-        surplus = self._log_sums(scores)[1] - self._log_sums(np.where(self.allowed, scores, -np.inf))[1]
+        within = self._log_sums(np.where(self.allowed, scores, -np.inf))[1]
+        surplus = self._log_sums(scores)[1] - np.where(self.is_soft[self.owner], self.q, within)
         return self.phi.T @ (self.omega[self.owner] * surplus) + z - self.centre
 
     def hessian(self, z):

@@ -60,14 +60,15 @@ def test_weights_of_sequences_that_are_none_are_refused_by_name(kind, where):
     method = ChainCRF("linear", C=1.0).fit(X, Y).score if where == "score" else crf.fit
     with pytest.raises((ValueError, TypeError), match=r"^sample_weight") as raised:
         method(X, Y, sample_weight=weights)
-    assert len(str(raised.value)) < 300
+    assert len(str(raised.value)) < 320
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("weights", [[[1.0] * len(y) for y in Y], np.ones(sum(map(len, Y)))], ids=["nested", "flat"])
-def test_weights_of_tokens_are_refused_with_a_remedy(weights):
-    crf = ChainCRF("linear", C=1.0)
-    expected = rf"expected .* shape \({len(X)},\), .* for each sequence; .*to leave out single tokens, pass None"
+def test_flat_weights_of_tokens_need_flat_data():
+    crf, weights = ChainCRF("linear", C=1.0), np.ones(sum(map(len, Y)))
+    expected = (
+        rf"expected .* shape \({len(X)},\), .* for each sequence; .*weights of tokens are a list with one array per"
+    )
     for method in (crf.fit, crf.fit(X, Y).score):
         with pytest.raises(ValueError, match=expected):
             method(X, Y, sample_weight=weights)

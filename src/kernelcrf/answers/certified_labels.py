@@ -163,12 +163,12 @@ class _Neighbourhood:
     @classmethod
     def of(cls, model: ChainModel, inputs: Inputs | Entries, field: ChainField, full: bool) -> _Neighbourhood:
         radius, chains = _radius(model, full), field.chains
-        flat = inputs.to_csr() if isinstance(inputs, Entries) else inputs
         squares, errors = dict[str, Floats](), np.zeros(chains.n_nodes)
         for term in model.layout.terms:
             diagonal = np.ones(chains.n_nodes)
             if term.kernel is not None:
-                rows = matrix_of(flat, str(term.input))
+                rows = matrix_of(inputs, str(term.input))
+                rows = rows.to_csr() if isinstance(rows, Entries) else rows
                 diagonal = np.maximum(term.kernel.diagonal(rows), 0).astype(np.float64)
                 errors += _rounding(model.folded[term.name], rows, diagonal)
             squares[term.name] = diagonal * term.kind.covers(chains) * (term.C * (1 + CLOSE))

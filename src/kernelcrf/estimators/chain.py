@@ -70,7 +70,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     `lengths` is passed, X contains the tokens of all sequences one after the other. y is a list of label sequences.
     None stands for a label that is not known. If all other labels are strings or non-negative integers, -1 means the
     same, except if the only other label is 1. If you know only that a label is one of a few, pass a set of the possible
-    labels.
+    labels. If you have probabilities of labels, for example from several annotators, pass them in place of labels: for
+    each sequence an array with one row per token and one column per label, or mappings from labels to probabilities.
 
     Parameters
     ----------
@@ -153,7 +154,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         Number of columns, a power of 2, into which feature dicts are hashed; None keeps a vocabulary.
     solver : str or a solver such as NewtonCG(), default="auto"
         "lbfgs", "dual", "newton-cg", "newton", "block-jacobi" or "subspace". "auto" is "dual" for the linear kernel on
-        sparse inputs if all labels are observed, label_kernel is "delta" and no input has scores="steps", else "lbfgs".
+        sparse inputs if all labels are observed, label_kernel is "delta", no input has scores="steps" and the tokens of
+        a sequence have the same weight, else "lbfgs".
         `kernelcrf.solvers.Restarts(5)` fits again from other random starting points if labels are missing.
     tol : float, default=1e-4
         The fit stops when the objective is proved to be within this fraction of its minimum.
@@ -301,10 +303,15 @@ class ChainCRF(SequenceEstimator[ChainModel]):
 
         X : a list of sequences, or, with `lengths`, the tokens of all sequences one after the other. The description of
             the class says which forms a sequence can have.
-        y : a list with the labels of each sequence, or, with `lengths`, one list of all labels.
-        sample_weight : one weight per sequence. A sequence of weight 0 does not change the fit, but it must be valid,
-            and its labels are part of `classes_`. If all weights are 0 and `prior` is set, the result is the model of
-            the prior, unchanged.
+        y : a list with the labels of each sequence, or, with `lengths`, one list of all labels. In place of labels, a
+            sequence can have an array with the probability of each label, one row per token, in the sorted order of
+            `classes_`. A data frame with labels as columns, or a list with a dict {label: probability} per token, names
+            the labels. The tokens are then independent, given that the labelling keeps `constraints`.
+        sample_weight : one weight per sequence, or a list of arrays with one weight per token. A sequence of weight 0
+            does not change the fit, but it must be valid, and its labels are part of `classes_`. If all weights are 0
+            and `prior` is set, the result is the model of the prior, unchanged. If the weights of tokens differ, the
+            loss is a sum of conditional likelihoods: labels with larger weights count more, given the labels of their
+            sequence that have smaller weights. The label of a token with weight 0 is only such a condition.
         lengths : the number of tokens of each sequence.
         groups : one group per sequence, such as a person or a document. The search for C and for the kernel holds out
             all sequences of a group together, because sequences of one group may resemble each other.

@@ -24,6 +24,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_consistent_length
 
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.arrays import Array, Floats, UserData, is_sparse
@@ -41,6 +42,8 @@ from kernelcrf.models.rows import RowModel
 from kernelcrf.readers.base_scores import check_base_scores, read_row_scores
 from kernelcrf.readers.missing_labels import UNKNOWN
 from kernelcrf.readers.rows import RowReader, find_classes, more_classes, row_accuracy
+from kernelcrf.readers.soft_labels import SoftLabels
+from kernelcrf.readers.stored_values import object_array
 from kernelcrf.readers.weights import only_weighted, read_weights, weigh_samples
 from kernelcrf.score.cliques import TOKENS
 from kernelcrf.validation import shown_list, validated
@@ -141,7 +144,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     ) -> KernelClassifier:
         """Fit the model to a dense or sparse matrix X and to y, and return it.
 
-        y has one label per row of X, and `sample_weight` has one weight per row.
+        y has one label per row of X, and `sample_weight` has one weight per row. If several people have labelled the
+        rows, y can also be an array or a data frame with the probability of each class, one row per row of X. The
+        columns of an array have the order of `classes_`.
 
         base_scores : scores that are added to those of the model and not learned, with one row per row of X and one
             column per class, in the order of `classes_`. Pass scores of the same kind to `predict` and to the other
@@ -150,11 +155,24 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         self._validate_params()
         earlier, prior, given = self._find_start(), self._find_prior(), X
         before = earlier or prior
+        soft_labels, soft = SoftLabels.of_rows(y), None
+        if soft_labels is not None:
+            names = soft_labels.labels(self.classes if before is None else before.classes)
+            y = np.zeros(len(soft_labels.p), np.int64)
         if prior is None:
             rows, X, y = RowReader.fit(type(self).__name__, X, y, sample_weight, chosen=self._chosen)
         if before is not None:
             rows, X = before.reader.extend(given, sample_weight)
-        if prior is None:
+        if soft_labels is not None:
+            named = object_array(names)
+            if prior is None:
+                classes = find_classes(named, self.classes)[0]
+            else:
+                classes = more_classes(named, prior.classes, self.classes, len(names))[0]
+            soft = soft_labels.columns(classes, self.classes)
+            labels = np.asarray(soft.argmax(axis=1), np.int32)
+            check_consistent_length(X, soft)
+        elif prior is None:
             classes, labels = find_classes(y, self.classes)
         else:
             classes, labels = more_classes(y, prior.classes, self.classes, X.shape[0])
@@ -178,12 +196,15 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
             offsets = None if offsets is None else offsets[known]
             if weights is not None and not weights.any():
                 raise ValueError("sample_weight is 0 for every row with a known label: expected a weight above 0")
-        weights = weigh_samples(weights, self.class_weight, np.ones_like(labels, np.int64), labels, classes, "row")
+        ones = np.ones_like(labels, np.int64)
+        weights = weigh_samples(weights, self.class_weight, ones, labels, classes, "row", soft=soft)
         offsets = np.zeros((len(labels), 0)) if offsets is None else offsets
-        weights, X, labels, offsets = only_weighted(weights, X, labels, offsets)
+        q = np.zeros((len(labels), 0)) if soft is None else soft
+        weights, X, labels, offsets, q = only_weighted(weights, X, labels, offsets, q)
         chains = Chains.from_lengths(np.ones_like(labels, np.int64))
         base = {TOKENS: offsets} if base is not None else None
-        data = LabelledSequences(X, chains, labels, len(classes), weights=weights, base=base)
+        soft = None if soft is None else q
+        data = LabelledSequences(X, chains, labels, len(classes), weights=weights, base=base, soft=soft)
 
         def by_scale(name: str) -> float:
             return gamma_by_scale(data.rows(name), weights, rows.names_of(name))

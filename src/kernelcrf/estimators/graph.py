@@ -198,6 +198,9 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     ) -> GraphCRF:
         """Fit the model to labelled graphs; `sample_weight` has one weight per graph.
 
+        y : a list with the labels of the nodes of each graph. A graph can also have an array or a data frame with the
+            probability of each label, one row per node, as in `ChainCRF.fit`; the labels of the nodes of a graph are
+            then independent.
         base_scores : scores that are added to those of the model and not learned: for each graph, an array with one row
             per node and one column per label. Pass scores of the same kind to `predict` and to the other methods that
             accept them.
@@ -207,7 +210,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         earlier, prior = self._find_start(), self._find_prior()
         before = earlier or prior
         like = None if before is None else before.empty_samples
-        reader, graphs, labels, weights, kept = read_labelled_graphs(
+        reader, graphs, labels, weights, kept, soft = read_labelled_graphs(
             X, y, sample_weight, directed=self.directed, classes=self.classes, class_weight=self.class_weight,
             like=like, chosen=self._chosen, learns_names=self._learns_names,
             known=None if prior is None else prior.labels,
@@ -215,6 +218,11 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         if prior is not None and not graphs.n_samples:
             self.model_ = prior
             return self
+        if soft is not None and self.inference == "gibbs":
+            raise ValueError(
+                "inference='gibbs' cannot be combined with probabilities in y, because the pseudo-likelihood of a node "
+                "depends on the labels of its neighbours: expected labels, or inference='exact' or 'loopy'"
+            )
         L, m = len(reader.classes), _rows(graphs)
         base = read_node_scores(base_scores, Chains(graphs.offsets), L, kept)
         if before is not None:
@@ -235,6 +243,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             None if weights is None else weights[: int(graphs.samples.max(initial=-1)) + 1],
             inference_named(self.inference, seed),
             base=None if base is None else graphs.spread(base[NODES]),
+            soft=None if soft is None else soft.reshape(m, -1, L),
         )
         grows = graphs.named is not None and self._learns_names
         update = None
@@ -340,7 +349,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         distribution = self.distribution(X, base_scores=base_scores)
         tokens = flat_labels(y, distribution.chains)
         right, known = distribution.model.labels.compare(distribution.decode_indices(), tokens)
-        weights = score_weights(sample_weight, distribution.chains.lengths, known, "graph")
+        weights = score_weights(sample_weight, distribution.chains, known, "graph")
         return float(np.average(right[known], weights=weights))
 
     def _check_combinations(self) -> None:

@@ -11,7 +11,7 @@ main effects, which are part of f_j and f_k.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -37,7 +37,7 @@ from kernelcrf.models.label_sets import (
     scores_of_labels,
 )
 from kernelcrf.readers.base_scores import check_base_scores, read_row_scores
-from kernelcrf.readers.rows import LabelSetReader, RowReader, set_accuracy
+from kernelcrf.readers.rows import LabelSetReader, RowReader, read_probabilities, set_accuracy
 from kernelcrf.readers.weights import only_weighted, read_weights
 from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.terms import Term, constant_term, node_terms
@@ -164,7 +164,8 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     ) -> MultiLabelCRF:
         """Fit the model to a dense or sparse matrix X and to the label sets y of its rows, and return it.
 
-        `sample_weight` has one weight per row.
+        `sample_weight` has one weight per row. y can also have the probability of each label, as numbers from 0 to 1;
+        the labels of a row are then independent, and structure="tree" is chosen for the likeliest labels.
 
         base_scores : log odds of the labels, which are added to the log odds of the model and not learned, with one row
             per row of X and one column per label. Pass scores of the same kind to `predict` and to the other methods
@@ -179,6 +180,9 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         if before is not None:
             rows = before.rows
             rows, X = rows.extend(given, sample_weight) if self._learns_names else (rows, rows.read(given))
+        p, soft = read_probabilities(y), None
+        if p is not None:
+            soft, y = np.stack((1 - p, p), axis=-1), (p > 1 / 2).astype(np.int64)
         sets, labels = LabelSetReader.fit(y) if prior is None else (prior.sets, prior.sets.read(y))
         if len(labels) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} rows and y has {len(labels)}: expected the same number")
@@ -187,7 +191,8 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
             check_base_scores(before.base, base)
         given = read_weights(sample_weight, len(labels), "row", part=prior is not None)
         of_labels = None if base is None else scores_of_labels(only_weighted(given, base[TOKENS])[1])
-        weights, X, labels = only_weighted(given, X, labels)
+        q = np.zeros((len(labels), 0)) if soft is None else soft
+        weights, X, labels, q = only_weighted(given, X, labels, q)
         if prior is not None and not len(labels):
             self.model_ = prior
             return self
@@ -199,6 +204,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         terms = self._terms(singles, list(cliques)[len(cards) :], X, rows, weights, before)
         inputs = inputs_of_rows(X, {term.input for term in terms})
         data = LabelledGraphs(cards, cliques, labels, inputs, weights=weights, base=of_labels)
+        data = data if soft is None else replace(data, soft=q)
         grows = rows.named is not None and self._learns_names
         update = None if prior is None else earlier_of(prior, np.arange(2, dtype=np.int32), 2, data.n_columns)
         shared = self._train_network(terms, data, singles, self._seed(), earlier, update, grows=grows)

@@ -230,7 +230,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             earlier=None if earlier is None else (earlier.reader, earlier.labels),
             read_tokens=partial(read_tokens, is_tags=None if before is None else before.spec.is_tags),
             fit_labels=fit_labels, extend_labels=extend_labels, base_scores=base_scores, groups=groups,
-            prior=None if prior is None else (prior.reader, prior.labels),
+            prior=None if prior is None else (prior.reader, prior.labels), by_token=False,
         )  # fmt: skip
         reader, flat = read.reader, read.data
         assert isinstance(flat, LabelledSequences)

@@ -34,7 +34,7 @@ from kernelcrf.models.chain import ChainModel
 from kernelcrf.readers.constraints import CONSTRAINTS
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.feature_items import HASH_FEATURES
-from kernelcrf.readers.weights import score_weights
+from kernelcrf.readers.weights import TokenWeights, score_weights
 from kernelcrf.rules import PRIOR_VARIANCE_OR_RULE, VarianceRule
 from kernelcrf.score.terms import TRANSITION_TERM
 from kernelcrf.validation import COUNT, SEED, SIZE, either, validated
@@ -173,11 +173,15 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         *,
         base_scores: UserData = None,
     ) -> float:
-        """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per sequence."""
+        """Return the fraction of known labels that are predicted correctly.
+
+        sample_weight : one weight per sequence, or a list of arrays with one weight per token.
+        """
         distribution = self.distribution(X, lengths, base_scores=base_scores)
         predicted, tokens = distribution.decode_indices(), distribution.read_tokens(y)
         right, known = distribution.model.labels.compare(predicted, tokens)
-        weights = score_weights(sample_weight, distribution.chains.lengths, known, "sequence")
+        of_tokens = TokenWeights.read(sample_weight, lengths)
+        weights = score_weights(sample_weight, distribution.chains, known, "sequence", of_tokens)
         return float(np.average(right[known], weights=weights))
 
     def transition_table(self) -> Any:

@@ -9,6 +9,7 @@ not count. The data are read once and not copied.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import chain
 from typing import Any
@@ -25,7 +26,14 @@ KINDS = ("inputs", "labels", "weights", "sequences")
 SIZE = 32
 
 
-def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, weights: Array | None) -> Words:
+def digest_words(
+    X: Any,
+    offsets: Array,
+    labels: Array,
+    allowed: Array | None,
+    weights: Array | None,
+    others: Sequence[Array | None] = (),
+) -> Words:
     """Return digests that are summed over all sequences: one row per entry of KINDS, with four words each.
 
     The rows are the digests of inputs, labels, weights, and all three together.
@@ -33,6 +41,7 @@ def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, w
     X : the inputs of all tokens: a matrix, or several matrices as `NamedInputs`.
     offsets : the index of the first token of each sequence, followed by the number of all tokens.
     allowed : flags that say which labels each token may have; `labels` is used only if `allowed` is None.
+    others : further arrays with one row per token, which are part of the labels; None stands for no array.
     """
     matrices = list(X.matrices.values()) if isinstance(X, NamedInputs) else [X]
     matrices = [one if is_sparse(one) else np.asarray(one) for one in matrices]
@@ -54,6 +63,8 @@ def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, w
         targets = blake2b(known[low:high].data, digest_size=SIZE)
         if allowed is not None and not single[low:high].all():
             targets.update(np.ascontiguousarray(allowed[low:high]).data)
+        for one in others:
+            targets.update(b"" if one is None else np.ascontiguousarray(one[low:high]).data)
         three = inputs.digest(), targets.digest(), blake2b(np.float64(weight).tobytes(), digest_size=SIZE).digest()
         digests += [*three, blake2b(b"".join(three), digest_size=SIZE).digest()]
     words = np.frombuffer(b"".join(digests), np.dtype("<u8")).reshape(-1, len(KINDS), SIZE // 8)

@@ -15,7 +15,7 @@ from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.graphs.junction import clique_tree
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
-from kernelcrf.inference.loss import Inference
+from kernelcrf.inference.loss import Inference, product_statistics
 from kernelcrf.partitions.graphs import GraphPartition
 from kernelcrf.score.terms import Term
 
@@ -44,6 +44,8 @@ class LabelledGraphs(LocalCorpus):
     pooled : whether the frequencies of labels replace the samples. This is possible if no term has inputs and no label
         is missing.
     base : a dict from kinds of cliques to base scores, one row per clique; None if there are none.
+    soft : the probability of each label of each node, as an array [row of `labels`, node, label]; None if labels are
+        observed. `labels` then has the likeliest label of each node.
     """
 
     cards: Array
@@ -55,6 +57,7 @@ class LabelledGraphs(LocalCorpus):
     inference: Callable[[Graph], Inference] = Exact
     pooled: bool = False
     base: Mapping[str, Floats] | None = None
+    soft: Floats | None = None
 
     def rows(self, name: str) -> Inputs:
         return self.inputs[name]
@@ -97,7 +100,9 @@ class LabelledGraphs(LocalCorpus):
             "labels": digest_array(self.labels),
             "weights": None if self.weights is None else digest_array(self.weights),
             "graphs": digest_value([self.cards, self.cliques, self.samples, getattr(self.inference, "__name__", "")]),
-        } | ({} if self.base is None else {"base_scores": digest_value(self.base)})
+            **({} if self.base is None else {"base_scores": digest_value(self.base)}),
+            **({} if self.soft is None else {"soft labels": digest_array(self.soft)}),
+        }
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[GraphPartition]:
         present = {term.cliques for term in terms}
@@ -105,7 +110,8 @@ class LabelledGraphs(LocalCorpus):
         if self.pooled:
             return [self._pool_rows(graph)]
         rows = {name: of_term.rows for name, of_term in features.items() if isinstance(of_term, CliqueFeatures)}
-        return [GraphPartition(self.inference(graph), self.labels, rows, self.weights, base=self.base)]
+        expected = None if self.soft is None else product_statistics(graph, self.soft)
+        return [GraphPartition(self.inference(graph), self.labels, rows, self.weights, expected, self.base)]
 
     def _pool_rows(self, graph: Graph) -> GraphPartition:
         counts, chosen = np.zeros(graph.n_entries), graph.chosen(self.labels)

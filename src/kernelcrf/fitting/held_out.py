@@ -401,7 +401,7 @@ class _Fold:
             else:
                 likeliest = np.asarray(marginals[k].residuals.nodes.argmax(axis=1), np.int32)
             for low, high in pairwise(partition.chains.offsets.tolist()):
-                known = partition.labels[low:high] >= 0
+                known = partition.scored[low:high]
                 true.append(partition.labels[low:high][known])
                 predicted.append(likeliest[low:high][known])
         tempered = self._tempered(fitted.theta, n_jobs)

@@ -33,6 +33,7 @@ from kernelcrf.fitting.corpus import (
     observed_pairs,
 )
 from kernelcrf.fitting.digest import Words, digest_array, digest_texts, digest_words
+from kernelcrf.fitting.token_weights import Pieces, layers
 from kernelcrf.graphs.structure import EDGE, Chains, Legal
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.partitions.chains import ChainPartition
@@ -57,6 +58,9 @@ class LabelledSequences(LocalCorpus):
         none.
     groups : the number of the group of each sequence; the sequences of a group are held out together. None if each
         sequence is a group.
+    soft : soft labels, the probability of each label of each token, one row per token; None if labels are observed.
+        `labels` then has the likeliest label of each token.
+    pieces : if tokens have weights, what the sequences are pieces of; `token_weights` explains pieces. Else None.
     """
 
     X: Any
@@ -68,6 +72,8 @@ class LabelledSequences(LocalCorpus):
     legal: Legal | None = None
     base: Mapping[str, Array] | None = None
     groups: Ints | None = field(default=None, kw_only=True)
+    soft: Floats | None = field(default=None, kw_only=True)
+    pieces: Pieces | None = field(default=None, kw_only=True)
 
     @property
     def piece(self) -> int:
@@ -99,7 +105,21 @@ class LabelledSequences(LocalCorpus):
             weights=None if self.weights is None else self.weights[samples],
             base=None if self.base is None else {name: rows[nodes] for name, rows in self.base.items()},
             groups=None if self.groups is None else self.groups[samples],
+            soft=None if self.soft is None else self.soft[nodes],
+            pieces=None if self.pieces is None else self.pieces.take(nodes, samples),
         )
+
+    def with_token_weights(self, weights: Floats) -> Self:
+        """Return the data with weights of tokens, by which the weights of sequences are multiplied.
+
+        weights : one weight per token.
+        """
+        parts = layers(self.chains, weights, self.allowed)
+        factors = 1.0 if self.weights is None else self.weights[parts.samples]
+        pieces = self.take(parts.nodes, parts.chains, parts.samples)
+        # If all tokens of each sequence have the same weight, the pieces are whole sequences.
+        of_tokens = parts.pieces if parts.pieces.given.any() else None
+        return replace(pieces, weights=factors * parts.weights, pieces=of_tokens)
 
     def draw(self, n_tokens: int) -> tuple[Self, Array, Ints]:
         """Draw pieces of sequences that are spread evenly over the data, with about `n_tokens` tokens in total.
@@ -122,6 +142,9 @@ class LabelledSequences(LocalCorpus):
         nodes = np.arange(chains.n_nodes) + np.repeat(start[drawn] - chains.offsets[:-1], lengths[drawn])
         pieces = self.take(nodes, chains, sequence[drawn])
         fifths = (HELD_OUT * place // counts[sequence])[drawn]
+        if self.pieces is not None:
+            first = self.pieces.starts[sequence] + self.piece * place
+            fifths = (HELD_OUT * first // self.pieces.lengths[sequence])[drawn]
         return replace(pieces, legal=None if self.legal is None else self.legal.anywhere()), keys[drawn], fifths
 
     def hold_out(self, n_tokens: int, n_few: int) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
@@ -163,7 +186,8 @@ class LabelledSequences(LocalCorpus):
 
         The digests of a dataset are the sums of the digests of its parts.
         """
-        return digest_words(self.X, self.chains.offsets, self.labels, self.allowed, self.weights)
+        given = None if self.pieces is None else self.pieces.given
+        return digest_words(self.X, self.chains.offsets, self.labels, self.allowed, self.weights, (self.soft, given))
 
     def observed(self, term: Term, least: float) -> Pairs | None:
         sparse = term.input is not None and is_sparse(self.rows(term.input))
@@ -175,24 +199,38 @@ class LabelledSequences(LocalCorpus):
         A token without a known label counts for every label that it may have. If the term scores transitions, the array
         has a single row, with one number for each pair of labels.
         """
-        allowed = np.eye(self.n_labels, dtype=bool)[self.labels] if self.allowed is None else self.allowed
+        if self.pieces is not None:
+            # Each token counts once, and not if its label is only a condition.
+            first, scored = self.pieces.layers == 0, ~self.pieces.given[:, None]
+            allowed = self.allowed_labels & (scored | term.kind.is_step)
+            return replace(self, allowed=allowed, pieces=None).only(first).frequencies(term)
+        allowed = self.allowed_labels
         if not term.kind.is_step:
             rows = term.kind.rows(self.chains)
             return frequencies(self.rows(input_of(term)[0])[rows], allowed[rows])
         before, into = self.chains.cliques(EDGE).T
         return np.asarray(allowed[before].T.astype(np.float32) @ allowed[into]).reshape(1, -1)
 
+    @property
+    def allowed_labels(self) -> Flags:
+        """Return which labels each token may have, one row per token."""
+        if self.soft is not None:
+            return self.soft > 0
+        return np.eye(self.n_labels, dtype=bool)[self.labels] if self.allowed is None else self.allowed
+
     def partition(self, tokens: Mapping[str, TokenFeatures]) -> ChainPartition:
         """Return all sequences as one partition, with the token features of the terms that have inputs."""
         return ChainPartition(
-            self.chains, self.n_labels, self.labels, tokens, self.allowed, self.weights, self.legal, self.base
-        )
+            self.chains, self.n_labels, self.labels, tokens, self.allowed, self.weights, self.legal, self.base,
+            self.soft, None if self.pieces is None else self.pieces.given,
+        )  # fmt: skip
 
     def places(self, nodes: Places) -> Places:
         """Return the number of the sequence of each token in `nodes`, and the position of the token in the sequence."""
         sequences = np.searchsorted(self.chains.offsets, nodes, side="right") - 1
         numbers = sequences if self.chains.numbers is None else self.chains.numbers[sequences]
-        places = np.column_stack((numbers, nodes - self.chains.offsets[sequences]))
+        first = 0 if self.pieces is None else self.pieces.starts[sequences]
+        places = np.column_stack((numbers, nodes - self.chains.offsets[sequences] + first))
         return np.asarray(places, np.intp)
 
     def digest(self) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from kernelcrf.arrays import UserData
 from kernelcrf.fitting.corpus import Corpus
 from kernelcrf.fitting.sequences import LabelledSequences
@@ -19,7 +21,8 @@ from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.reader_extension import extend_reader
 from kernelcrf.readers.sequences import OWNER, SequenceReader
-from kernelcrf.readers.weights import read_weights, weigh_samples
+from kernelcrf.readers.soft_labels import SoftLabels, check_soft_labels
+from kernelcrf.readers.weights import TokenWeights, read_weights, weigh_samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +65,7 @@ def read_training_data(
     owner: str = OWNER,
     learns_names: bool = True,
     groups: UserData = None,
+    by_token: bool = True,
 ) -> TrainingData:
     """Read the sequences X and their labels y, and leave out sequences of weight 0.
 
@@ -78,7 +82,9 @@ def read_training_data(
     owner : the name of the estimator, for error messages.
     learns_names : whether new feature names are added to the readers of `earlier` or `prior`.
     groups : the group of each sequence, or None; sequences of a group are held out together.
+    by_token : whether y may have probabilities of labels, and `sample_weight` one weight per token.
     """
+    before = None if (readers := earlier or prior) is None else readers[1]
 
     def fit_reader(weights: UserData) -> tuple[SequenceReader | InputsReader, Any, Chains]:
         if (known := prior or earlier) is not None:
@@ -91,25 +97,40 @@ def read_training_data(
             return SequenceReader.fit(X, lengths, hash_features, weights, owner=owner)
         return InputsReader.fit(X, inputs, lengths, hash_features, weights, owner)
 
+    flat = lengths is not None
+    of_tokens = TokenWeights.read(sample_weight, lengths, part=prior is not None) if by_token else None
+    if of_tokens is not None:
+        sample_weight = of_tokens.of_sequences
     reader, rows, chains = fit_reader(sample_weight)
-    tokens = read_tokens(y, chains, flat=lengths is not None)
+    soft_labels = SoftLabels.read(y, chains, flat=flat) if by_token else None
+    tokens = read_tokens(y, chains, flat=flat) if soft_labels is None else []
+    known = tokens if soft_labels is None else soft_labels.labels(classes if before is None else before.classes)
     if earlier is not None:
         labels = earlier[1]
     else:
-        labels = fit_labels(tokens, classes) if prior is None else extend_labels(prior[1], tokens, classes)
+        labels = fit_labels(known, classes) if prior is None else extend_labels(prior[1], known, classes)
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
     given = read_weights(sample_weight, chains.n_samples, "sequence", part=prior is not None)
-    indices, allowed = labels.encode(tokens, chains)
-    if legal is not None:
+    soft, allowed = None, None
+    if soft_labels is None:
+        indices, allowed = labels.encode(tokens, chains)
+    else:
+        soft = soft_labels.columns(labels.classes, classes)
+        indices = np.asarray(soft.argmax(axis=1), np.int32)
+    if soft is not None:
+        check_soft_labels(legal, chains, soft)
+    elif legal is not None:
         check_legal(legal, chains, indices, labels.classes)
-    weights = weigh_samples(given, class_weight, chains.lengths, indices, labels.classes, "sequence")
+    weights = weigh_samples(given, class_weight, chains.lengths, indices, labels.classes, "sequence", soft=soft)
     left_out = 0 if weights is None else int((weights == 0).sum())
     if reader.has_vocabulary and left_out > (0 if given is None else (given == 0).sum()):
         # Sequences of weight 0 by class_weight must not add feature names to the vocabulary.
         reader, rows, _ = fit_reader(weights)
-    base = read_base_scores(base_scores, chains, len(labels.classes), flat=lengths is not None)
+    base = read_base_scores(base_scores, chains, len(labels.classes), flat=flat)
     numbers = None if groups is None else read_groups(groups, chains.n_samples)
-    every = LabelledSequences(rows, chains, indices, len(labels.classes), allowed, weights, legal, base, groups=numbers)
+    every = LabelledSequences(
+        rows, chains, indices, len(labels.classes), allowed, weights, legal, base, groups=numbers, soft=soft
+    )
     data = every.only_weighted()
     if prior is None and not data.chains.n_nodes:
         raise ValueError(
@@ -120,4 +141,14 @@ def read_training_data(
     def by_scale(name: str) -> float:
         return gamma_by_scale(data.rows(name), names=reader.names_of(name))
 
-    return TrainingData(reader, labels, legal, data, by_scale, data.chains.n_nodes)
+    weighted = data
+    if of_tokens is not None:
+        every_weight = of_tokens.tokens(chains)
+        if soft is not None:
+            raise ValueError(
+                "sample_weight has weights of tokens, which cannot be combined with soft labels: pass one weight per "
+                "sequence, or change the probabilities of the tokens"
+            )
+        kept = slice(None) if weights is None else np.repeat(weights > 0, chains.lengths)
+        weighted = data.with_token_weights(every_weight[kept])
+    return TrainingData(reader, labels, legal, weighted, by_scale, data.chains.n_nodes)

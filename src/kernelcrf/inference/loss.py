@@ -170,18 +170,41 @@ def loss_of(
     return Loss(losses, residual, model.cliques, curvature)
 
 
+def product_statistics(graph: Graph, q: Floats) -> Floats:
+    """Return the probability of each table entry if the labels of nodes are independent, (m, n_entries).
+
+    q : (m, number of nodes, L), the probability of each label of each node; all nodes have L labels.
+    """
+    statistics = np.empty((len(q), graph.n_entries))
+    for name, nodes in graph.cliques.items():
+        p = q[:, nodes[:, 0]]
+        for column in nodes.T[1:]:
+            p = (p[..., None] * q[:, column][:, :, None, :]).reshape(*p.shape[:2], -1)
+        statistics[:, graph.slices[name]] = p.reshape(len(q), -1)
+    return statistics
+
+
 def loss_of_statistics(
     inference: Inference, tables: Floats, statistics: Floats, n_threads: int, *, curvature: bool
 ) -> Loss:
-    """Return the mean loss log Z - <statistics, tables> of labelled samples that share the same tables.
+    """Return the loss log Z - <statistics, tables> of each sample, the cross-entropy of a distribution of its labels.
 
-    statistics : (m, n_entries), the fraction of the samples whose labels select each table entry.
+    If a row represents several samples that share the same tables, this is their mean loss.
+
+    statistics : (m, n_entries), the probability of each table entry under the distribution of labels, or the fraction
+        of the samples whose labels select it.
     """
-    anyhow = np.zeros((len(tables), inference.graph.n_nodes), np.int32)
+    graph, anyhow = inference.graph, np.zeros((len(tables), inference.graph.n_nodes), np.int32)
     model = inference.loss(tables, anyhow, n_threads, curvature=curvature)
-    log_partition = model.losses[:, 0] + labelling_scores(inference.graph, tables, anyhow)[:, 0]
-    losses = log_partition - np.einsum("ip,ip->i", tables, statistics)
+    expected = tables * statistics
+    if graph.n_samples == 1:
+        totals = expected.sum(axis=1, keepdims=True)
+    else:
+        sizes = [np.full(len(nodes), np.prod(graph.shape(name), dtype=int)) for name, nodes in graph.cliques.items()]
+        samples = np.repeat(graph.clique_samples, np.concatenate(sizes))
+        totals = np.array([np.bincount(samples, row, graph.n_samples) for row in expected])
+    losses = model.losses + labelling_scores(graph, tables, anyhow) - totals
     dual = model.dual
     if dual is not None:
         dual = replace(dual, residual=dual.residual - model.residual + model.marginals - statistics)
-    return Loss(losses[:, None], model.marginals - statistics, model.marginals, model.curvature, dual)
+    return Loss(losses, model.marginals - statistics, model.marginals, model.curvature, dual)

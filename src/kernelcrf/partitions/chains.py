@@ -28,6 +28,7 @@ from kernelcrf.inference.chain import edge_marginals, entropy, labelling_scores,
 from kernelcrf.inference.decoding import viterbi
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.inference.tangents import Linearisation
+from kernelcrf.partitions.expected_labels import ExpectedLabels
 from kernelcrf.partitions.fused_chains import MOST_INPUTS, ChainResiduals, FusedChains, FusedMessages
 from kernelcrf.partitions.partition import PartitionState, RowPartition, Sums
 from kernelcrf.partitions.softmax import Softmax
@@ -50,11 +51,15 @@ class ChainPartition(RowPartition):
     """Some sequences with their features and labels: m sequences with N tokens in total, and L labels.
 
     features : a dict from names of terms to their features, for terms that have inputs.
-    labels : (N,), one label index per token; not used if `allowed` is given.
+    labels : (N,), one label index per token; not used if `allowed` or `soft` is given.
     allowed : (N, L) booleans, the labels that each token may have, or None if all labels are observed.
     weights : (m,), the weight of each sequence, or None if all weights are 1.
     legal : the labellings that constraints permit, or None if there are no constraints.
     base : a dict from names of arrays, as in `score.cliques`, to scores that are added and not learned, or None.
+    soft : (N, L), soft labels in place of `labels`, as `ExpectedLabels` defines them; None if labels are observed.
+    given : (N,), flags of tokens whose labels are conditions: p(y|x) is then the distribution of the other labels,
+        given these; None if there are no such tokens. If such a token may have several labels, the condition is that it
+        has one of them.
     """
 
     chains: Chains
@@ -65,6 +70,8 @@ class ChainPartition(RowPartition):
     weights: Floats | None = None
     legal: Legal | None = None
     base: Mapping[str, Array] | None = None
+    soft: Floats | None = None
+    given: Flags | None = None
 
     @property
     def n_nodes(self) -> int:
@@ -73,6 +80,17 @@ class ChainPartition(RowPartition):
     @property
     def is_convex(self) -> bool:
         return self.allowed is None
+
+    @property
+    def counts_each_label(self) -> bool:
+        """Return whether each token has one label, and all labels count with the weight of their sequence."""
+        return self.allowed is None and self.soft is None and self.given is None
+
+    @property
+    def scored(self) -> Flags:
+        """Return, for each token, whether its label is known and not a condition."""
+        known = self.labels >= 0
+        return known if self.given is None else known & ~self.given
 
     def apply_weights(self, rows: Array) -> Array:
         """Multiply the row of each token by the weight of the token's sequence; `rows` has one row per token."""
@@ -136,7 +154,7 @@ class ChainPartition(RowPartition):
             return None
         if self.n_nodes == 0 or self.base is not None or len({columns.F.dtype for columns in features}) > 1:
             return None
-        if self.allowed is not None or not self.has_edges(layout):
+        if not self.counts_each_label or not self.has_edges(layout):
             return None
         Fs, counts, cuts = tuple(columns.F for columns in features), self.observed_steps, self.block_cuts
         return FusedChains(
@@ -154,9 +172,18 @@ class ChainPartition(RowPartition):
         """Return the scores for the parameters theta, with base scores and constraints."""
         s, w = self.scores(layout, theta, n_jobs)
         add_base(ChainScores(s, w).arrays, self.base)
+        free = s
         if self.legal is not None:
             s, w = self.legal.impose(self.chains, s, w)
+        if self.given is not None:
+            # A part of a sequence may start and end with a label that a whole sequence may not.
+            s = np.where(self.given[:, None], np.where(self._conditions, free, -np.inf), s).astype(s.dtype, copy=False)
         return ChainScores(s, w)
+
+    @cached_property
+    def _conditions(self) -> Flags:
+        """Return which labels each token may have if its label is a condition; one row per token."""
+        return np.eye(self.n_labels, dtype=bool)[self.labels] if self.allowed is None else self.allowed
 
     def likeliest(
         self,
@@ -230,11 +257,16 @@ class ChainPartition(RowPartition):
     def losses(self, scores: ChainScores, n_jobs: int = 1) -> Floats:
         s, w = scores.s, scores.w
         if not w.size:
-            of_tokens = Softmax.of(s).log_partition - s[np.arange(self.n_nodes), self.labels]
+            of_tokens = Softmax.of(s).log_partition
+            if self.soft is None:
+                of_tokens = of_tokens - s[np.arange(self.n_nodes), self.labels]
             samples = np.repeat(np.arange(self.chains.n_samples), self.chains.lengths)
-            return self.weighted(np.bincount(samples, of_tokens, minlength=self.chains.n_samples))
+            losses = np.bincount(samples, of_tokens, minlength=self.chains.n_samples)
+            return self.weighted(losses if self.soft is None else losses - self._expected.scores(s, w))
         try:
             free = log_partition(s, w, self.chains, n_threads=n_jobs)
+            if self.soft is not None:
+                return self.weighted(free - self._expected.scores(s, w))
             if self.allowed is None:
                 return self.weighted(free - labelling_scores(s, w, self.chains, self.labels))
             clamped = np.where(self.allowed, s, s.dtype.type(-np.inf))
@@ -245,9 +277,13 @@ class ChainPartition(RowPartition):
     def _independent_residuals(self, s: Array, w: Array, curvature: bool) -> ChainResiduals:
         model = Softmax.of(s)
         tokens = np.arange(self.chains.n_nodes)
-        losses = model.log_partition - s[tokens, self.labels]
         r = model.p.copy()
-        r[tokens, self.labels] -= 1
+        if self.soft is None:
+            losses = model.log_partition - s[tokens, self.labels]
+            r[tokens, self.labels] -= 1
+        else:
+            losses = model.log_partition - np.einsum("tj,tj->t", self.soft, s)
+            r -= self.soft.astype(r.dtype, copy=False)
         loss = float(self.apply_weights(losses).sum())
         return ChainResiduals(loss, self.apply_weights(r), np.zeros_like(w), model.p, model if curvature else None)
 
@@ -258,7 +294,12 @@ class ChainPartition(RowPartition):
         linearisation = Linearisation.of(batch, n_jobs, keep=curvature)
         model = linearisation.moments
         r, q = model.nodes.copy(), model.edges.copy()
-        if self.allowed is None:
+        if self.soft is not None:
+            expected = self._expected
+            loss = self.weighted_sum(model.log_partition) - expected.total(scores.s, scores.w)
+            r -= expected.nodes.astype(r.dtype, copy=False)
+            q -= (expected.steps if batch.tied else expected.edges).astype(q.dtype, copy=False)
+        elif self.allowed is None:
             tokens, y = np.arange(self.chains.n_nodes), self.labels
             target = labelling_scores(scores.s, scores.w, self.chains, y)
             r[tokens, y] -= 1
@@ -267,14 +308,14 @@ class ChainPartition(RowPartition):
             else:
                 before, into = self.chains.cliques(EDGE).T
                 q[into, y[before], y[into]] -= 1
+            loss = self.weighted_sum(model.log_partition - target)
         else:
             nothing = scores.s.dtype.type(-np.inf)
             clamped = replace(batch, scores=np.where(self.allowed, scores.s, nothing))
             moments = Linearisation.of(clamped, n_jobs, keep=False).moments
-            target = moments.log_partition
             r -= moments.nodes
             q -= moments.edges
-        loss = self.weighted_sum(model.log_partition - target)
+            loss = self.weighted_sum(model.log_partition - moments.log_partition)
         q = q if batch.tied else self.apply_weights(q)
         return ChainResiduals(loss, self.apply_weights(r), q, model.nodes, linearisation if curvature else None)
 
@@ -339,6 +380,12 @@ class ChainPartition(RowPartition):
         return self.apply_weights(term.kind.covers(self.chains).astype(np.float64))
 
     @cached_property
+    def _expected(self) -> ExpectedLabels:
+        """Return the probabilities of labels and steps under the soft labels."""
+        assert self.soft is not None
+        return ExpectedLabels(self.chains, self.soft, self.legal, self.weights)
+
+    @cached_property
     def observed_steps(self) -> Floats:
         """Return a matrix whose entry [a, b] is the number of times that label b follows label a.
 
@@ -372,6 +419,8 @@ class ChainPartition(RowPartition):
             allowed=None if self.allowed is None else self.allowed[nodes],
             weights=None if self.weights is None else self.weights[low:high],
             base=None if self.base is None else {name: rows[nodes] for name, rows in self.base.items()},
+            soft=None if self.soft is None else self.soft[nodes],
+            given=None if self.given is None else self.given[nodes],
         )
 
     def cut(self) -> list[ChainPartition]:

@@ -53,8 +53,9 @@ class GraphPartition(RowPartition):
     features : a dict from names of terms to their features, for terms that have inputs. Features have one row per
         clique: all cliques of the first row of labels, then those of the second, and so on.
     weights : the weight of each sample, row by row; None if all weights are 1.
-    statistics : None, or an array that is used instead of labels if each row represents many samples with the same
-        inputs. It has one column for each joint labelling of each clique: the fraction of samples with this labelling.
+    statistics : None, or an array that is used instead of labels, with one column for each joint labelling of each
+        clique. It has the probability of this labelling, if labels are soft. If each row represents many samples with
+        the same inputs, it has the fraction of samples with this labelling.
     base : a dict from kinds of cliques to scores that are added and not learned, one row per clique; None if there are
         none.
     """

@@ -34,6 +34,7 @@ from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.one_graph import OneGraph, OpenGraph, open_graph, read_graph
+from kernelcrf.readers.soft_labels import SoftLabels
 from kernelcrf.readers.stored_values import names_from_config
 from kernelcrf.readers.weights import read_weights, weigh_samples
 from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
@@ -287,12 +288,13 @@ def read_labelled_graphs(
     chosen: Mapping[str, tuple[str | None, UserData]] | None = None,
     learns_names: bool = False,
     known: LabelReader | None = None,
-) -> tuple[LabelReader, GraphSamples, Labels, Floats | None, Flags]:
+) -> tuple[LabelReader, GraphSamples, Labels, Floats | None, Flags, Floats | None]:
     """Read graphs with their labels and weights, and drop the graphs whose weight is 0.
 
-    Return five values: the `LabelReader`, the graphs, the labels, the weights, and a flag for each graph of X that is
-    kept. The labels are indices into the classes, one per node; -1 is a missing label. The weights are None if all are
-    1.
+    Return six values: the `LabelReader`, the graphs, the labels, the weights, a flag for each graph of X that is kept,
+    and soft labels. The labels are indices into the classes, one per node; -1 is a missing label. The weights are None
+    if all are 1. Soft labels have one row per node, and are None if y has ordinary labels; the labels are then the
+    likeliest ones.
 
     class_weight : weights of labels; the weight of a graph is multiplied by the mean weight of its known labels.
     like : a `GraphSamples` without graphs, whose column names these graphs must have; None means the column names of
@@ -306,18 +308,29 @@ def read_labelled_graphs(
         X, directed=directed, like=like, chosen=chosen, sample_weight=sample_weight, learns_names=learns_names
     )
     order = Chains(graphs.offsets)
-    tokens = flat_labels(y, order)
+    soft_labels, soft = SoftLabels.read(y, order), None
+    if soft_labels is None:
+        tokens = flat_labels(y, order)
+    else:
+        before = known.classes if known is not None else classes
+        tokens = soft_labels.labels(before)
     reader, part = (
         LabelReader.fit(tokens, classes) if known is None else known.extend(tokens, classes),
         known is not None,
     )
-    labels = reader.encode_single(tokens, order)
+    if soft_labels is None:
+        labels = reader.encode_single(tokens, order)
+    else:
+        soft = soft_labels.columns(reader.classes, classes)
+        labels = np.asarray(soft.argmax(axis=1), np.int32)
     given, kept = read_weights(sample_weight, graphs.n_samples, "graph", part=part), np.ones(graphs.n_samples, bool)
-    weights = weigh_samples(given, class_weight, order.lengths, labels, reader.classes, "graph", part=part)
+    weights = weigh_samples(given, class_weight, order.lengths, labels, reader.classes, "graph", soft=soft, part=part)
     if weights is not None and not weights.all():
         kept = weights > 0
-        labels, graphs, weights = labels[kept[graphs.samples]], graphs.select(kept), weights[kept]
-    return reader, graphs, labels, weights, kept
+        of_nodes = kept[graphs.samples]
+        labels, soft = labels[of_nodes], None if soft is None else soft[of_nodes]
+        graphs, weights = graphs.select(kept), weights[kept]
+    return reader, graphs, labels, weights, kept, soft
 
 
 def read_graphs(X: UserData) -> list[UserData]:

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, check_X_y
 
-from kernelcrf.arrays import Array, Flags, Inputs, Labels, NamedInputs, UserData, as_writable, is_sparse
+from kernelcrf.arrays import Array, Flags, Floats, Inputs, Labels, NamedInputs, UserData, as_writable, is_sparse
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag, read_text
 from kernelcrf.readers.columns import check_names, named_errors, names_as_text, names_to_config, read_names
@@ -356,6 +356,17 @@ class LabelSetReader:
                     f"{shown(values[1])}"
                 )
         return indices
+
+
+def read_probabilities(y: UserData) -> Floats | None:
+    """Return probabilities of labels as a matrix with one column per label; None if y has ordinary labels.
+
+    y has probabilities if all numbers are from 0 to 1, and some are neither 0 nor 1.
+    """
+    table = np.asarray(y) if not is_sparse(y) else np.empty(0)
+    if table.dtype.kind != "f" or not ((table >= 0) & (table <= 1)).all() or np.isin(table, (0, 1)).all():
+        return None
+    return np.asarray(table.reshape(len(table), -1), np.float64)
 
 
 def _columns(y: UserData) -> Array:
