@@ -262,6 +262,24 @@ def _streams_end_as_the_whole(name):
     return np.allclose(live.finish().lagged.probabilities, fitted(name).predict_proba([x])[0])
 
 
+def takes_targets(name, parameter):
+    """Whether an estimator takes probabilities of labels as y, or one weight per label as sample_weight."""
+    model, X, y = CASES[name]
+    soft = {"MultiLabelCRF": 0.8 * SETS + 0.1, "KernelClassifier": 0.8 * np.eye(2)[CLASSES] + 0.1, "MarkovNetwork": y}
+    weights = {"MultiLabelCRF": SETS + 0.5, "KernelClassifier": CLASSES + 0.5, "MarkovNetwork": TABLE + 0.5}
+    targets, sample_weight = y, None
+    if parameter == "y":
+        targets = soft.get(name, [0.8 * np.eye(2)[labels] + 0.1 for labels in LABELS])
+    else:
+        sample_weight = weights.get(name, [labels + 0.5 for labels in LABELS])
+    try:
+        fitted = clone(model).set_params(tol=1e-3).fit(X, targets, sample_weight=sample_weight)
+    except (ValueError, TypeError):
+        return False
+    assert fitted.certificate_.status == "optimal"
+    return targets is not None
+
+
 @pytest.mark.parametrize(("ability", "name"), table())
 def test_the_table_of_abilities_is_true(ability, name):
     model = CASES[name][0]
@@ -280,6 +298,8 @@ def test_the_table_of_abilities_is_true(ability, name):
             known = True
         except ValueError:
             known = False
+    elif parameter in ("y", "sample_weight"):
+        known = takes_targets(name, parameter)
     elif parameter == "decoding":
         _, X, y = CASES[name]
         try:
