@@ -9,8 +9,8 @@ compared with the true labels of the test set:
 - each annotator's labels as a copy of the sentences, with weight 1/3
 - soft labels: the share of the annotators who gave each label
 - weighted labels and weighted soft labels: the probabilities of labels if annotators err independently, each at a rate
-  that is estimated from the three sets of labels alone (the one-parameter model of Dawid and Skene, by EM); the
-  likeliest label, or soft labels without probabilities below .001
+  that is estimated from the three sets of labels alone (the one-parameter model of Dawid and Skene, by EM). The fit
+  gets the likeliest label, or soft labels without probabilities below .001.
 
 Scores are means over random draws of the annotators, with the standard error. The log-loss is that of single tokens.
 """

@@ -30,7 +30,7 @@ from kernelcrf.graphs.structure import Chains
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """What the pieces of sequences that replace weighted sequences are parts of.
+    """The places of pieces in the sequences that they replace, and the labels that are conditions.
 
     given : one flag per token, which says whether its label is a condition.
     starts : for each piece, the position of its first token in its sequence.

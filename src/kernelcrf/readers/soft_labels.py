@@ -97,9 +97,9 @@ class SoftLabels:
         for t, token in enumerate(tokens):
             if isinstance(token, SETS) or is_missing_value(token):
                 raise ValueError(
-                    f"y has {shown(token)} at {chains.place(t)}, and probabilities of labels elsewhere: expected the "
-                    "probabilities of the labels of every token, because soft labels cannot be combined with labels "
-                    "that are missing; if you know nothing about a token, cut its sequence there"
+                    f"y has {shown(token)} at {chains.place(t)}, and probabilities of labels elsewhere: expected "
+                    "probabilities for every token, because they cannot be combined with labels that are missing; if "
+                    "you know nothing about a token, cut its sequence there"
                 )
         names = distinct_labels(chain.from_iterable(one if isinstance(one, Mapping) else (one,) for one in tokens))
         columns, p = {name: k for k, name in enumerate(names)}, np.zeros((len(tokens), len(names)))
