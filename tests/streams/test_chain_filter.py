@@ -50,7 +50,7 @@ def run(loops, s, w, end, lag, max_delay, sizes, *, restart=False):
     L, by_token = s.shape[1], w.ndim == 3
 
     def new():
-        return ChainFilter(loops, L, lag, max_delay, None if by_token else w)
+        return ChainFilter(loops, L, lag, max_delay, *((None, None) if by_token else (w, w > -np.inf)))
 
     live, at, answers = new(), 0, []
     for size in sizes:
@@ -86,6 +86,12 @@ def test_probabilities_equal_enumeration(loops, by_token, forbid, scale, lag):
     np.testing.assert_allclose(lagged, expected, atol=1e-11)
 
 
+def following(paths, at, label, w):
+    """The paths whose label at a token may follow the decided label of the token before; all, if there are none."""
+    allowed = w > -np.inf if w.ndim == 2 else np.ones(w.shape[1:], bool)
+    return {j: one for j, one in paths.items() if allowed[label, one[1][at]]} or paths
+
+
 def decisions(s, w, end, max_delay):
     """Decided labels and the number of forced decisions, by Viterbi's algorithm with explicit paths."""
     (T, L), decided, forced = s.shape, [], 0
@@ -103,7 +109,7 @@ def decisions(s, w, end, max_delay):
             decided += max(paths.values())[1][len(decided) :]
             forced += 1
             new = {j: (s[t, j], [*decided, j]) for j in range(L)}
-        paths = new
+        paths = following(new, t, decided[-1], w) if len(decided) == t > 0 else new
         while len(decided) <= t:
             at, top = len(decided), max(paths.values(), key=lambda one: one[0])[1]
             if len({path[at] for _, path in paths.values()}) > 1:
@@ -111,11 +117,12 @@ def decisions(s, w, end, max_delay):
                     break
                 forced += 1
             decided.append(top[at])
-            paths = {j: one for j, one in paths.items() if one[1][at] == top[at]}
+            if at < t:
+                paths = following(paths, at + 1, decided[-1], w)
     ended = {j: (score + end[j], path) for j, (score, path) in paths.items()}
     if max(score for score, _ in ended.values()) == -np.inf:
         ended, forced = paths, forced + 1
-    return max(ended.values(), key=lambda one: one[0])[1], forced
+    return [*decided, *max(ended.values(), key=lambda one: one[0])[1][len(decided) :]], forced
 
 
 @LOOPS
@@ -159,12 +166,25 @@ def test_both_loops_give_the_same_decisions_when_they_are_forced():
 
 @LOOPS
 def test_a_path_that_cannot_go_on_starts_again(loops):
-    """After label 0 only 0 can follow, and the second token must have label 1: the forced first label was wrong."""
-    s, w = np.array([[1.0, 0.0], [-2000.0, 0.0], [0.0, 0.0]]), np.array([[-np.inf, -np.inf], [0.0, 0.0]])
-    live = ChainFilter(loops, 2, 0, 0, w)
-    answers = [live.push(row[None], None, np.zeros(2)).decided.tolist() for row in s]
-    assert answers == [[0], [1], [0]]
-    assert live.n_forced == 4
+    """After the forced label 0 only 2 can follow, after which nothing can; the labels 1, 1, 1 were right."""
+    w = np.full((3, 3), -np.inf)
+    w[0, 2] = w[1, 1] = 0.0
+    live = ChainFilter(loops, 3, 0, 0, w, w > -np.inf)
+    rows = np.array([[1.0, 0.0, -1.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    assert [live.push(row[None], None, np.zeros(3)).decided.tolist() for row in rows] == [[0], [2], [1]]
+    assert live.n_forced == 2
+
+
+@LOOPS
+def test_a_forced_decision_keeps_other_paths_and_breaks_no_constraint(loops):
+    """The label changes as soon as the evidence for it has grown, although all labels were decided at once."""
+    s, w = np.column_stack([np.zeros(9), [-1.0, *[1.0] * 8]]), np.log([[0.9, 0.1], [0.1, 0.9]])
+    found = run(loops, s, w, np.zeros(2), 0, 0, [9])
+    assert found[2].tolist() == [0, 0, *[1] * 7]
+    for seed in range(5):
+        s, w, end = problem(seed, 60, 4, by_token=False, forbid=True, scale=0.5)
+        labels = run(loops, s, w, end, 0, 1, [60])[2]
+        assert (w[labels[:-1], labels[1:]] > -np.inf).all()
 
 
 @LOOPS

@@ -428,8 +428,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
 
         lag : the number of later tokens that the probabilities of a token wait for.
         max_delay : the number of later tokens after which a label of the likeliest path is decided at the latest. It is
-            then the label of the best path so far, and paths with another label are given up. None means that no path
-            is followed.
+            then the label of the best path so far, and later labels do not break a constraint with it. None means that
+            no path is followed.
         state : the result of the method `state` of an earlier stream of this model with the same `lag` and `max_delay`,
             which the new stream continues.
         """

@@ -46,7 +46,8 @@ class ChainStream(LabelStream):
     ) -> None:
         self._model, self._engine, self._kinds = model, engine, kinds_of(model.reader)
         L = len(model.labels.classes)
-        super().__init__(ChainFilter(CompiledLoops(), L, lag, max_delay, model.open_steps), state)
+        allowed = None if model.legal is None else model.legal.steps
+        super().__init__(ChainFilter(CompiledLoops(), L, lag, max_delay, model.open_steps, allowed), state)
 
     def _add(self, tokens: UserData, base_scores: UserData) -> IndexAnswer:
         begins = self.n_tokens == 0

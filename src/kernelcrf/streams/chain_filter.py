@@ -15,10 +15,11 @@ messages start with the scores of last labels instead of 0, and the result is th
 
 Viterbi's recursion keeps the best path into each label of the newest token. As soon as all of these paths agree on the
 label of a token, no later token can change it, and the label is decided. If they disagree after `max_delay` more
-tokens, the label is that of the best path so far. This is a forced decision: paths with another label are given up, so
-that all labels together are a path that the constraints allow. Without forced decisions, the labels are those of the
-likeliest labelling of the whole sequence. If later constraints leave no path, the undecided labels are those of the
-best path before, and the recursion starts again at the newest token, which counts as a forced decision too.
+tokens, the label is that of the best path so far. This is a forced decision. Paths with another label stay, because
+later tokens may prove them right; only those whose next label may not follow the decided one are given up, so that the
+labels break no constraint. Without forced decisions, the labels are those of the likeliest labelling of the whole
+sequence. If later constraints leave no path, the undecided labels are those of the best path before, and the recursion
+starts again at the newest token, which counts as a forced decision too.
 
 All numbers are float64. Messages are normalised at each token, so that nothing grows with the length of a stream. If
 steps are not forbidden and their scores differ by at most FREE_RANGE, backward messages are products, as in
@@ -31,7 +32,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..arrays import Array, Floats
+from ..arrays import Array, Flags, Floats
 from ..inference.feasibility import InfeasibleSequenceError
 from .token_filter import IndexAnswer, Paths, TokenFilter
 
@@ -91,12 +92,24 @@ class ChainFilter(TokenFilter):
     loops : the loops over tokens.
     n_labels, lag, max_delay : the number of labels, and the parameters of the stream; max_delay=None decides nothing.
     w : the scores of steps (L, L); None if each token brings its own.
+    allowed : whether a label may follow another, [from, to]; None if all may.
     """
 
     _arrays = "la", "s", "w", "end"
 
-    def __init__(self, loops: Loops, n_labels: int, lag: int, max_delay: int | None, w: Array | None) -> None:
-        super().__init__(n_labels, lag, None if max_delay is None else Paths.empty(n_labels, max_delay))
+    def __init__(
+        self,
+        loops: Loops,
+        n_labels: int,
+        lag: int,
+        max_delay: int | None,
+        w: Array | None,
+        allowed: Flags | None = None,
+    ) -> None:
+        if allowed is None:
+            allowed = np.ones((n_labels, n_labels), bool)
+        paths = None if max_delay is None else Paths.empty(n_labels, max_delay, allowed)
+        super().__init__(n_labels, lag, paths)
         self._loops, self._steps = loops, None if w is None else Steps.of(w)
         L, rows = n_labels, (0, n_labels)
         self._la, self._s, self._w, self._end = np.empty(rows), np.empty(rows), np.empty((0, L, L)), np.zeros(L)

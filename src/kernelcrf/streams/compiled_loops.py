@@ -40,7 +40,7 @@ class CompiledLoops:
 
     def decide(self, s: Floats, steps: Steps, la: Floats, paths: Paths, labels: Array) -> int:
         """Continue the paths by new tokens; write the labels that are decided, and return their number."""
-        state = paths.delta, paths.back, paths.root, paths.counts
+        state = paths.delta, paths.back, paths.root, paths.counts, paths.allowed
         return int(loops.decide_chain(s, steps.w, steps.tied, la, *state, paths.max_delay, labels))
 
     def settle_all(self, value: Floats, paths: Paths, labels: Array) -> int:

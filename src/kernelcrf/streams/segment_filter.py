@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Floats, Ints
+from kernelcrf.arrays import Array, Flags, Floats, Ints
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.inference.loops import segment_streams as loops
 from kernelcrf.inference.loops.streams import settle_all
@@ -66,7 +66,9 @@ class SegmentFilter(TokenFilter):
             # The loops need a duration that is not the longest one.
             durations = np.vstack([durations, durations + tail])
         D, L = durations.shape
-        super().__init__(len(spec.classes), lag, None if max_delay is None else Paths.empty(D * L, max_delay))
+        super().__init__(
+            len(spec.classes), lag, None if max_delay is None else Paths.empty(D * L, max_delay, _allowed(spec, w))
+        )
         self._spec, self._tail = spec, np.asarray(tail, np.float64)
         self._w, self._durations = (np.ascontiguousarray(x, np.float64) for x in (w, durations))
         is_first = np.repeat(np.arange(D) == 0, L)
@@ -130,7 +132,7 @@ class SegmentFilter(TokenFilter):
         before = np.zeros(len(self._tail)) if not self.n_tokens else self._last[-1].copy()
         n = loops.decide(
             s, first, last, self._w, self._durations, self._tail, paths.delta, paths.back, paths.root, paths.counts,
-            self._label_of, paths.max_delay, before, labels,
+            self._label_of, paths.allowed, paths.max_delay, before, labels,
         )  # fmt: skip
         return labels[:n], at
 
@@ -169,3 +171,10 @@ class SegmentFilter(TokenFilter):
         labels, paths = np.empty(len(self._paths.back), np.int64), self._paths
         n_decided = settle_all(value, paths.back, paths.counts, self._label_of, labels, 0)
         return answer._replace(decided=labels[:n_decided])
+
+
+def _allowed(spec: SegmentLabels, w: Array) -> Flags:
+    """Return whether the label of a token may follow another, [from, to]."""
+    same = spec.of_class[:, None] == spec.of_class
+    steps = (w > -np.inf)[np.ix_(spec.of_class, spec.of_class)]
+    return np.asarray((same & spec.continues) | (steps & spec.opens))

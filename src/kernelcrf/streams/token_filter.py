@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..arrays import Array, Arrays, Floats
+from ..arrays import Array, Arrays, Flags, Floats
 from ..validation import shown
 
 PATHS = ("delta", "back", "root", "counts")
@@ -21,28 +21,32 @@ class Paths:
     delta : (K,), the scores of the paths, relative to the best.
     back : for each undecided token, the state of the token before on the path into each state.
     root : (K,), the label of the first undecided token on each path.
-    counts : the first undecided token, the number of tokens, and the number of forced decisions.
+    counts : the first undecided token, the number of tokens, the number of forced decisions, and the label of the last
+        token that is decided, or -1.
+    allowed : whether a label may follow another, [from, to].
     """
 
     delta: Floats
     back: Array
     root: Array
     counts: Array
+    allowed: Flags
 
     @classmethod
-    def empty(cls, n_states: int, max_delay: int) -> Paths:
+    def empty(cls, n_states: int, max_delay: int, allowed: Flags) -> Paths:
         """Return the paths before the first token."""
         back = np.zeros((max_delay + 2, n_states), np.int64)
-        return cls(np.zeros(n_states), back, np.zeros(n_states, np.int64), np.zeros(3, np.int64))
+        counts = np.array([0, 0, 0, -1])
+        return cls(np.zeros(n_states), back, np.zeros(n_states, np.int64), counts, allowed)
 
     @property
     def max_delay(self) -> int:
         """Return how many tokens after a token its label is decided at the latest."""
         return len(self.back) - 2
 
-    def copy(self) -> Paths:
-        """Return a copy."""
-        return Paths(self.delta.copy(), self.back.copy(), self.root.copy(), self.counts.copy())
+    def arrays(self) -> Arrays:
+        """Return copies of the arrays that change."""
+        return {name: getattr(self, name).copy() for name in PATHS}
 
 
 class IndexAnswer(NamedTuple):
@@ -89,7 +93,7 @@ class TokenFilter:
         arrays = {"sizes": np.array(sizes, np.int64)}
         arrays |= {name: getattr(self, f"_{name}").copy() for name in self._arrays}
         if self._paths is not None:
-            arrays |= vars(self._paths.copy())
+            arrays |= self._paths.arrays()
         return arrays
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -116,14 +120,15 @@ class TokenFilter:
                 )
         if self._paths is not None:
             counts, back, root = (arrays[name] for name in ("counts", "back", "root"))
-            first, n_seen, n_forced = counts.tolist()
+            first, n_seen, n_forced, last = counts.tolist()
             in_range = all(((x >= 0) & (x < known["delta"].size)).all() for x in (back, root))
-            if not (in_range and n_seen == n_tokens and n_forced >= 0 and 0 <= n_seen - first <= len(back) - 1):
+            in_range &= -1 <= last < len(self._paths.allowed) and 0 <= n_seen - first <= len(back) - 1
+            if not (in_range and n_seen == n_tokens and n_forced >= 0):
                 raise ValueError(
                     f"state['counts'] is {shown(counts.tolist())}, and the largest state of 'back' is {back.max()}: "
                     "expected numbers of this stream. Pass what `state` has returned, unchanged"
                 )
-            self._paths = Paths(*(arrays[name].copy() for name in PATHS))
+            self._paths = replace(self._paths, **{name: arrays[name].copy() for name in PATHS})
         self.n_tokens = n_tokens
         for name in self._arrays:
             setattr(self, f"_{name}", arrays[name].copy())

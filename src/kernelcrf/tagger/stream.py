@@ -24,7 +24,8 @@ class TaggerStream(LabelStream):
         self._model = model
         self._kinds = {entry: _kind_of(reader) for entry, reader in model.readers.items()}
         w = None if model.by_token else model.w
-        super().__init__(ChainFilter(NumpyLoops(), len(model.classes), lag, max_delay, w), state)
+        allowed = None if model.legal is None else model.legal.steps
+        super().__init__(ChainFilter(NumpyLoops(), len(model.classes), lag, max_delay, w, allowed), state)
 
     def _add(self, tokens: UserData, base_scores: UserData) -> IndexAnswer:
         if base_scores is not None:

@@ -92,21 +92,32 @@ class NumpyLoops:
         counts[1] += 1
         paths.back[t % size] = came
         paths.root = states.copy() if counts[0] == t else paths.root[came]
+        if counts[0] == t:
+            self._follow(paths)
         while counts[0] <= t:
             alive = paths.delta > -np.inf
             label = int(paths.root[paths.delta.argmax()])
             if not (paths.root[alive] == label).all():
                 if t - counts[0] < paths.max_delay:
                     break
-                paths.delta[paths.root != label] = -np.inf
                 counts[2] += 1
-            labels[n] = label
+            labels[n] = counts[3] = label
             n += 1
             counts[0] += 1
             paths.root = states.copy()
             for at in range(t, int(counts[0]), -1):
                 paths.root = paths.back[at % size][paths.root]
+            if counts[0] <= t:
+                self._follow(paths)
         return n
+
+    def _follow(self, paths: Paths) -> None:
+        """Give up the paths whose first undecided label may not follow the last decided one, unless no path is left."""
+        last = int(paths.counts[3])
+        if last >= 0:
+            may_follow = paths.allowed[last, paths.root]
+            if (paths.delta[may_follow] > -np.inf).any():
+                paths.delta[~may_follow] = -np.inf
 
     def settle_all(self, value: Floats, paths: Paths, labels: Array) -> int:
         """Write the labels of all undecided tokens on the best path, and return their number."""
@@ -116,4 +127,6 @@ class NumpyLoops:
             labels[at - first] = state
             state = paths.back[at % len(paths.back), state]
         paths.counts[0] = end
+        if end > first:
+            paths.counts[3] = labels[end - first - 1]
         return int(end - first)

@@ -135,7 +135,7 @@ def smooth_all(at, lag, s, first, last, w, durations, tail, B, A, norm, out):
 
 
 @compiled
-def decide(s, first, last, w, durations, tail, delta, back, root, counts, label_of, max_delay, before, labels):
+def decide(s, first, last, w, durations, tail, delta, back, root, counts, label_of, allowed, max_delay, before, labels):
     """Go on with Viterbi's recursion; write the labels that are decided to `labels`, and return their number.
 
     The state d L + a of a token is a segment with label a of d + 1 tokens so far, or of D tokens or more.
@@ -180,7 +180,7 @@ def decide(s, first, last, w, durations, tail, delta, back, root, counts, label_
             value[k] -= top
         for a in range(L):
             before[a] = last[r, a]
-        n_out = settle(value, delta, came, back, root, counts, label_of, max_delay, labels, n_out, work)
+        n_out = settle(value, delta, came, back, root, counts, label_of, allowed, max_delay, labels, n_out, work)
     return n_out
 
 

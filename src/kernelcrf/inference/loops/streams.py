@@ -180,7 +180,7 @@ def normalise(la, t, lb, p, r):
 
 
 @compiled
-def decide_chain(s, w, tied, la, delta, back, root, counts, max_delay, labels):
+def decide_chain(s, w, tied, la, delta, back, root, counts, allowed, max_delay, labels):
     """Go on with Viterbi's recursion; write the labels that are decided to `labels`, and return their number.
 
     delta : (L,), the score of the best path into each label, changed in place; back, root and counts are explained in
@@ -211,7 +211,7 @@ def decide_chain(s, w, tied, la, delta, back, root, counts, max_delay, labels):
                 top = max(top, new[j])
         for j in range(L):
             delta[j] = new[j] - top
-        n_out = settle(delta, delta, came, back, root, counts, label_of, max_delay, labels, n_out, work)
+        n_out = settle(delta, delta, came, back, root, counts, label_of, allowed, max_delay, labels, n_out, work)
     return n_out
 
 
@@ -223,16 +223,18 @@ def empty_work(back):
 
 
 @compiled
-def settle(value, delta, came, back, root, counts, label_of, max_delay, labels, n_out, work):
+def settle(value, delta, came, back, root, counts, label_of, allowed, max_delay, labels, n_out, work):
     """Take one more token, and decide the labels on which all paths agree; return the number of labels decided so far.
 
     value : (K,), the score of the best path into each of K states of the token; -inf if there is none.
-    delta : (K,), set to -inf for states whose paths disagree with a decision that was forced.
+    delta : (K,), set to -inf for states whose paths may not follow a decision that was forced.
     came : (K,), the state of the token before on this path.
     back : the rows of `came` of the undecided tokens; the row of token t is t modulo the number of rows.
     root : (K,), the label of the first undecided token on the path into each state.
-    counts : the first undecided token, the number of tokens, and the number of forced decisions.
+    counts : the first undecided token, the number of tokens, the number of forced decisions, and the label of the last
+        token that is decided, or -1.
     label_of : (K,), the label of each state.
+    allowed : whether a label may follow another, [from, to].
     """
     K, t, row, before = len(value), counts[1], counts[1] % len(back), work[0]
     counts[1] += 1
@@ -241,6 +243,8 @@ def settle(value, delta, came, back, root, counts, label_of, max_delay, labels, 
     for j in range(K):
         back[row, j] = came[j]
         root[j] = label_of[j] if counts[0] == t else before[came[j]]
+    if counts[0] == t:
+        follow(value, delta, root, counts, allowed)
     while counts[0] <= t:
         best, agree = 0, True
         for j in range(1, K):
@@ -251,12 +255,7 @@ def settle(value, delta, came, back, root, counts, label_of, max_delay, labels, 
         if agree:
             n_out = settle_agreed(value, back, counts, label_of, labels, n_out, work)
         elif t - counts[0] >= max_delay:
-            label = root[best]
-            for j in range(K):
-                if root[j] != label:
-                    value[j] = -np.inf
-                    delta[j] = -np.inf
-            labels[n_out] = label
+            labels[n_out] = counts[3] = root[best]
             n_out += 1
             counts[0] += 1
             counts[2] += 1
@@ -267,7 +266,23 @@ def settle(value, delta, came, back, root, counts, label_of, max_delay, labels, 
             for at in range(t, counts[0], -1):
                 state = back[at % len(back), state]
             root[j] = label_of[state]
+        if counts[0] <= t:
+            follow(value, delta, root, counts, allowed)
     return n_out
+
+
+@compiled
+def follow(value, delta, root, counts, allowed):
+    """Give up the paths whose first undecided label may not follow the last decided one, unless no path is left."""
+    last, some = counts[3], False
+    if last < 0:
+        return
+    for j in range(len(root)):
+        some = some or (value[j] > -np.inf and allowed[last, root[j]])
+    for j in range(len(root) if some else 0):
+        if not allowed[last, root[j]]:
+            value[j] = -np.inf
+            delta[j] = -np.inf
 
 
 @compiled
@@ -287,7 +302,7 @@ def settle_agreed(value, back, counts, label_of, labels, n_out, work):
     for at in range(t - first + 1):
         if known[at] < 0:
             break
-        labels[n_out] = known[at]
+        labels[n_out] = counts[3] = known[at]
         n_out += 1
         counts[0] += 1
     return n_out
@@ -301,4 +316,6 @@ def settle_all(value, back, counts, label_of, labels, n_out):
         labels[n_out + at - first] = label_of[state]
         state = back[at % len(back), state]
     counts[0] = t + 1
+    if t >= first:
+        counts[3] = labels[n_out + t - first]
     return n_out + t - first + 1
