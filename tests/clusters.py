@@ -9,6 +9,8 @@ import pickle
 import numpy as np
 import pytest
 
+from kernelcrf.distributed.cluster import first, second
+
 LINEAR = {"kernel": "linear", "C": 1.0, "solver": "lbfgs", "tol": 1e-9}
 RBF = {"kernel": "rbf", "C": 1.0, "n_components": 25, "random_state": 0, "tol": 1e-9}
 
@@ -73,8 +75,15 @@ class Inline:
     def load(self, sources):
         return [self.call(source) for source in sources]
 
-    def sum(self, handles):
-        return functools.reduce(operator.add, self.fetch(handles))
+    def sum(self, function, *parts, shared=()):
+        return functools.reduce(operator.add, self.fetch(self.each(function, *parts, shared=shared)))
+
+    def reduce(self, function, *parts, shared=()):
+        pairs = self.each(function, *parts, shared=shared)
+        return self.sum(first, pairs), self.each(second, pairs)
+
+    def bundle(self, handles, n_bytes):
+        return handles
 
     def fetch(self, handles):
         return [handle() for handle in handles]

@@ -1,21 +1,26 @@
 """Cost, memory and throughput of a Dask cluster of two worker processes on one machine.
 
-`cost`: a pass over 8 parts of 20,000 x 512 numbers with 10 labels on two workers of one thread, beside half the time of
-a bare loop of the same matrix products on one thread. It also measures the cost of a pass with nothing to compute, by
-the number of parts. `memory`: a linear fit of dense inputs more than three times as large as the memory limits of the
-workers. `tokens`: ten million tokens, written to Parquet, read and hashed, fitted with C = 0.02 to a certified gap of 1
+`cost`: a pass over 8 parts of 20,000 x 512 numbers with 10 labels on two workers of one thread, beside half the time
+of a bare loop of the same matrix products on one thread. `parts`: the time of a pass with nothing to compute, by the
+number of parts, and the CPU time that the scheduler, a process of its own, spends on it. This code takes turns with an
+older commit (`--before`). `memory`: a linear fit of dense inputs more than three times as large as the workers'
+memory. `tokens`: ten million tokens, written to Parquet, read and hashed, fitted with C = 0.02 to a certified gap of 1
 % and labelled back to Parquet. `pairs`: passes over CoNLL-2000 with the feature lists of `speed.training`, in one
-process and on the two workers, with weights for observed pairs and for all pairs of a feature and a label. `sizes`: the
-same for a million and ten million tokens with six of 150,557 columns each, drawn like those of `tokens`, and weights
-for observed pairs. Bytes are those that the loopback device sends, from the client, the scheduler and the workers.
-`--only cost` measures one of them and keeps the others. docs/scaling.md shows the results.
+process and on the two workers, with weights for observed pairs and for all pairs of a feature and a label. `sizes`:
+the same, and on one worker of two threads, for a million and ten million tokens with six of 150,557 columns each,
+drawn like those of `tokens`, and weights for observed pairs. Bytes are those that the loopback device sends, from the
+client, the scheduler and the workers. `--only cost` measures one of them and keeps the others. docs/scaling.md shows
+the results.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -53,12 +58,14 @@ from studies.speed.training import data as training_data
 
 
 @contextlib.contextmanager
-def workers(n: int = 2, memory: str | None = None) -> Iterator[Client]:
+def workers(n: int = 2, memory: str | None = None, threads: int = 1) -> Iterator[Client]:
     patient = {"distributed.scheduler.allowed-failures": 100, "distributed.comm.timeouts.connect": "180s"}
     limit = {} if memory is None else {"memory_limit": memory}
     with (
         dask.config.set(patient),
-        LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=":0", silence_logs=50, **limit) as cluster,
+        LocalCluster(
+            n_workers=n, threads_per_worker=threads, dashboard_address=":0", silence_logs=50, **limit
+        ) as cluster,
         Client(cluster) as client,
     ):
         yield client
@@ -97,35 +104,97 @@ def cost(options: argparse.Namespace) -> dict[str, Any]:
             """Return an objective over parts of so many rows, each of `joined` neighbours."""
             seeds = [list(range(k, k + joined)) for k in range(0, parts, joined)]
             handles = [engine.call(make_part, own, rows, place=k / len(seeds)) for k, own in enumerate(seeds)]
-            return Objective(layout, [DistributedPartition(engine, handles)], LocalEngine(1))
+            return Objective(layout, [DistributedPartition(engine, engine.bundle(handles, 0))], LocalEngine(1))
 
         theta = 0.01 * rng.normal(size=layout.size)
-        joined, apart = objective(8, ROWS, 4), objective(8, ROWS)
+        joined, divided = objective(8, ROWS, 4), objective(8, ROWS)
         local = Objective(layout, [make_part([k], ROWS) for k in range(8)], LocalEngine(1))
         sides = {
             "bare loop, one process": partial(bare, blocks, W, R),
             "objective, one process": lambda: local.evaluate(theta),
             "two workers, the 8 joined into 2 (default)": lambda: joined.evaluate(theta),
-            "two workers, 8 parts": lambda: apart.evaluate(theta),
+            "two workers, 8 parts": lambda: divided.evaluate(theta),
         }
         for side in sides.values():
             side()
         times = common.side_by_side(sides, options.rounds)
-        overhead = {}
-        for parts in (8, 64, 512):
-            small = objective(parts, 10)
-            small.evaluate(theta)
-            rounds = 5 if parts > 100 else 15
-            overhead[str(parts)] = common.side_by_side({"pass": partial(small.evaluate, theta)}, rounds)["pass"]
         payload = sent(engine)
-    return {"seconds": times, "overhead": overhead, "payload": payload, "driver": driven()}
+    return {"seconds": times, "payload": payload, "driver": driven()}
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[tuple[Client, psutil.Process]]:
+    """Yield the client of two workers of one thread, and the process of their scheduler."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/scheduler.json"
+        options = ["--scheduler-file", file, "--no-dashboard"]
+        scheduler = "distributed.cli.dask_scheduler", "--port", "0"
+        worker = "distributed.cli.dask_worker", "--nthreads", "1", "--nworkers", "2", "--local-directory", folder
+        processes = [
+            subprocess.Popen([sys.executable, "-m", *command, *options], stderr=subprocess.DEVNULL)
+            for command in (scheduler, worker)
+        ]
+        try:
+            while not Path(file).exists():
+                time.sleep(0.1)
+            with Client(scheduler_file=file, timeout=180) as client:
+                client.wait_for_workers(2)
+                yield client, psutil.Process(processes[0].pid)
+        finally:
+            for process in reversed(processes):
+                process.terminate()
+                process.wait()
+
+
+def idle_passes(cases: list[tuple[int, int]]) -> dict[str, dict[str, float]]:
+    """Return the seconds of a pass with nothing to compute, and of the scheduler's CPU time in it.
+
+    cases : the numbers of parts, and of the bundles of a worker.
+    """
+    layout, found = make_layout(N_FEATURES, N_LABELS), {}
+    with apart() as (client, scheduler):
+        memory = sum(worker["memory_limit"] for worker in client.scheduler_info()["workers"].values())
+        for parts, bundles in cases:
+            with releasing():
+                engine = DaskEngine(client)
+                handles = [engine.call(make_part, [k], 10, place=k / parts) for k in range(parts)]
+                if hasattr(engine, "bundle"):  # older commits have none
+                    handles = engine.bundle(handles, 0 if bundles == 1 else memory * bundles // 8)
+                objective = Objective(layout, [DistributedPartition(engine, handles)], LocalEngine(1))
+                rng = np.random.default_rng(0)
+                objective.evaluate(0.01 * rng.normal(size=layout.size))
+                wall, spent = [], []
+                for _ in range(9 if parts < 100 else 3):
+                    theta = 0.01 * rng.normal(size=layout.size)
+                    before, start = sum(scheduler.cpu_times()[:2]), time.perf_counter()
+                    objective.evaluate(theta)
+                    wall.append(time.perf_counter() - start)
+                    spent.append(sum(scheduler.cpu_times()[:2]) - before)
+                # The clock of a process has steps of 10 ms, so that a median of short times would say little.
+                found[f"{parts} {bundles}"] = {"wall": float(np.median(wall)), "scheduler": float(np.mean(spent))}
+    return found
+
+
+def parts(options: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        archive = subprocess.run(["git", "archive", options.before, "src"], cwd=common.ROOT, capture_output=True)
+        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+        sides = {"before": Path(folder) / "src", "now": common.source().parent}
+        found: dict[str, Any] = {side: {} for side in sides}
+        for count in (8, 64, 512, 4096):
+            for side, path in sides.items():
+                environment = {"PYTHONPATH": f"{path}{os.pathsep}{common.ROOT}"}
+                (found[side][str(count)],) = common.in_process(idle_passes, [(count, 1)], **environment).values()
+    cases = [(512, bundles) for bundles in (1, 8, 64, 256)]
+    by_bundles = dict(zip((2, 16, 128, 512), common.in_process(idle_passes, cases).values(), strict=True))
+    return {"commit before": options.before, "passes": found, "bundles": by_bundles}
 
 
 def sent(engine: DaskEngine, weights: int = 2**21, parts: int = 4) -> dict[str, Any]:
     """Time a pass that moves weights and does nothing with them, beside one that moves none."""
-    places = list(range(parts))
+    handles = engine.bundle([engine.call(int, k, place=k / parts) for k in range(parts)], 0)
     sides = {
-        name: lambda theta=theta: engine.sum(engine.each(_weights, places, shared=(theta,)))
+        name: lambda theta=theta: engine.sum(_weights, handles, shared=(theta,))
         for name, theta in (("weights", np.zeros(weights)), ("none", np.zeros(1)))
     }
     for side in sides.values():
@@ -313,10 +382,11 @@ def sizes(options: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for total in (options.tokens // 10, options.tokens):
         sources = [partial(sparse_part, seed, total // 8) for seed in range(1, 9)]
-        with workers() as client:
-            solver = Passes(options.rounds)
-            ChainCRF("linear", C=1.0, solver=solver, engine=DaskEngine(client)).fit(SequenceSources(sources))
-            found[f"{total:,} tokens, two workers"] = solver.found | {"tokens": total}
+        for n, threads, name in ((2, 1, "two workers"), (1, 2, "one worker of two threads")):
+            with workers(n, threads=threads) as client:
+                solver = Passes(options.rounds)
+                ChainCRF("linear", C=1.0, solver=solver, engine=DaskEngine(client)).fit(SequenceSources(sources))
+                found[f"{total:,} tokens, {name}"] = solver.found | {"tokens": total}
         parts = [source() for source in sources]
         X, y = sparse.vstack([part.X for part in parts], format="csr"), np.concatenate([part.y for part in parts])
         lengths = np.concatenate([part.lengths for part in parts])
@@ -329,8 +399,8 @@ def sizes(options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-PARTS = {"cost": cost, "memory": memory, "tokens": tokens, "pairs": pairs, "sizes": sizes}
-OPTIONS = {"only": "", "rounds": 7, "tokens": 10_000_000, "parts": 196}
+PARTS = {"cost": cost, "parts": parts, "memory": memory, "tokens": tokens, "pairs": pairs, "sizes": sizes}
+OPTIONS = {"only": "", "rounds": 7, "tokens": 10_000_000, "parts": 196, "before": "1b64f61e"}
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -343,20 +413,33 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def table(results: dict[str, Any]) -> str:
     parts = []
     if "cost" in results:
-        seconds, overhead = results["cost"]["seconds"], results["cost"]["overhead"]
+        seconds = results["cost"]["seconds"]
         half = seconds["bare loop, one process"] / 2
         rows = [[name, f"{1e3 * value:.0f} ms", f"{value / half:.2f}"] for name, value in seconds.items()]
         parts.append(
             common.markdown(["a pass, 8 x 20,000 tokens, 512 features", "time", "over half the bare loop"], rows)
         )
-        rows = [[parts_, f"{1e3 * value:.0f} ms"] for parts_, value in overhead.items()]
         payload, driver = results["cost"]["payload"], results["cost"]["driver"]
         parts.append(
-            common.markdown(["parts", "a pass with nothing to compute"], rows)
-            + f"\n\nSending {payload['weights']:,} weights to four parts and adding up what comes back takes "
+            f"Sending {payload['weights']:,} weights to four parts and adding up what comes back takes "
             f"{1e3 * payload['seconds']:.0f} ms, and {1e3 * payload['seconds of none']:.0f} ms without weights. An "
             f"iteration of L-BFGS on as many weights takes {1e3 * driver['seconds']:.0f} ms."
         )
+    if "parts" in results:
+        now, before = (results["parts"]["passes"][side] for side in ("now", "before"))
+        names = ("scheduler", "wall")
+        rows = [
+            [f"{int(n):,}", *(f"{1e3 * side[n][name]:,.0f} ms" for name in names for side in (before, now))]
+            for n in now
+        ]
+        older = results["parts"]["commit before"]
+        header = [f"{title}, {code}" for title in ("scheduler's CPU", "time") for code in (older, "now")]
+        parts.append(common.markdown(["parts, a pass with nothing to compute", *header], rows))
+        rows = [
+            [n, *(f"{1e3 * one[name]:,.0f} ms" for name in names)] for n, one in results["parts"]["bundles"].items()
+        ]
+        header = ["bundles, 512 parts with nothing to compute", "scheduler's CPU", "time"]
+        parts.append(common.markdown(header, rows))
     if "memory" in results:
         one = results["memory"]
         parts.append(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from math import ceil, log
 from typing import Any
 
 import numpy as np
 
+from kernelcrf.distributed.bundles import subtrees
 from kernelcrf.distributed.dask import PARTS_PER_MEMORY
 from studies import common
 from studies.speed import cluster
@@ -26,38 +27,50 @@ DENSE = {"weights": 1000 * 8, "bytes of inputs": 8 * (1000 + 100)}
 
 @dataclass(frozen=True)
 class Constants:
-    """Hold seconds: of a token in a pass on one worker, of a part, of a byte on its way, of a weight in the driver.
+    """Hold seconds: of a token in a pass on one thread, of a part, of a byte on its way, of a weight in the driver.
 
     Tokens have features by hashed names, sparse features with weights for observed pairs, or landmarks.
+
+    bundle, growth : b bundles cost the scheduler `bundle` times b to the power of `growth`.
+    threads : how many times as fast as one thread a worker of two threads is.
     """
 
     hashed_token: float
     observed_token: float
     dense_token: float
+    bundle: float
+    growth: float
     part: float
     byte: float
     weight: float
+    threads: float
 
 
 def constants(results: dict[str, Any]) -> Constants:
     cost, tokens = results["cost"], results["tokens"]
-    counts = np.array([float(name) for name in cost["overhead"]])
-    seconds = np.array(list(cost["overhead"].values()))
-    # Through the origin of many parts: the fixed cost of a pass is small beside it, and is in `byte` for few.
-    part = float(np.polyfit(counts, seconds, 1)[0])
+    bundles = {int(n): one["scheduler"] for n, one in results["parts"]["bundles"].items()}
+    growth, bundle = np.polyfit(np.log(list(bundles)[-3:]), np.log(list(bundles.values())[-3:]), 1)
+    idle = {int(n): one["wall"] for n, one in results["parts"]["passes"]["now"].items()}
+    most = max(idle)
+    part = 2 * (idle[most] - idle[min(idle)]) / most
     payload = cost["payload"]
     steps = hops(2, payload["parts"])
     byte = max(payload["seconds"] - payload["seconds of none"], 0.0) / (8 * payload["weights"] * steps)
     n_dense = 8 * cluster.ROWS
-    dense = 2 * max(cost["seconds"]["two workers, 8 parts"] - part * 8, 0.0) / n_dense
+    dense = 2 * cost["seconds"]["two workers, 8 parts"] / n_dense
     a_pass = tokens["seconds"]["trained"] / tokens["passes"]
     weight = cost["driver"]["seconds"] / cost["driver"]["weights"]
     moved = byte * 8 * HASHED["weights"] * hops(2, 2) + weight * HASHED["weights"]
-    hashed = 2 * max(a_pass - moved - part * 2, 0.0) / tokens["tokens"]
+    hashed = 2 * max(a_pass - moved, 0.0) / tokens["tokens"]
     few, many = observed(results)
     slope = 2 * (many["seconds"] - few["seconds"]) / (many["tokens"] - few["tokens"])
     scale = 1000 / cluster.N_FEATURES * 8 / cluster.N_LABELS
-    return Constants(hashed, slope, dense * scale, part, byte, weight)
+    (threads,) = {
+        results["sizes"][f"{many['tokens']:,} tokens, one process, one thread"]["seconds"] / one["seconds"]
+        for name, one in results["sizes"].items()
+        if name == f"{many['tokens']:,} tokens, one worker of two threads"
+    }
+    return Constants(hashed, slope, dense * scale, float(np.exp(bundle)), float(growth), part, byte, weight, threads)
 
 
 def observed(results: dict[str, Any]) -> list[dict[str, Any]]:
@@ -65,19 +78,22 @@ def observed(results: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for name, one in results["sizes"].items() if name.endswith("two workers")]
 
 
-def hops(workers: int, parts: int) -> int:
-    """Count the steps of weights in sequence: out, among workers by doubling, up the tree, back."""
-    return 2 + ceil(log(workers, 2)) + 8 * max(ceil(log(parts, 8)), 1)
+def hops(workers: int, parts: int) -> float:
+    """Count the steps of weights in sequence: out, among workers by doubling, sums of eight workers at a time, back."""
+    cuts = [-(-k * parts // workers) for k in range(workers + 1)]
+    sums = np.mean([len(subtrees(parts, range(low, high))) for low, high in pairwise(cuts)])
+    return 2 + ceil(log(workers, 2)) + 8 * float(sums) * max(ceil(log(workers, 8)), 1)
 
 
 def predicted(c: Constants, a: float, what: dict[str, int], tokens: float, machines: int) -> dict[str, float]:
     """Return the seconds of a pass by cause, the hours of PASSES passes, and the memory of a machine in GB."""
-    workers, memory = CORES * machines, MEMORY / CORES * 1e9
-    parts = max(workers, ceil(PARTS_PER_MEMORY * what["bytes of inputs"] * tokens / memory))
+    threads, memory = CORES * machines, MEMORY / CORES * 1e9
+    parts = max(threads, ceil(PARTS_PER_MEMORY * what["bytes of inputs"] * tokens / memory))
     seconds = {
-        "tokens": a * tokens / workers,
-        "parts": c.part * parts,
-        "payload": c.byte * 8 * what["weights"] * hops(workers, parts),
+        "tokens": a * tokens / (threads * c.threads / 2),
+        "parts": c.part * parts / threads,
+        "scheduler": c.bundle * machines**c.growth,
+        "payload": c.byte * 8 * what["weights"] * hops(machines, parts),
         "driver": c.weight * what["weights"],
     }
     return seconds | {
@@ -100,9 +116,11 @@ def table(results: dict[str, Any]) -> str:
             ["a, sparse linear features, observed pairs (6 names)", f"{1e6 * c.observed_token:.2f} µs per token"],
             ["a, hashed linear features (6 names, 2^18 columns, 8 labels)", f"{1e6 * c.hashed_token:.2f} µs per token"],
             ["a, 1,000 landmarks, 8 labels (scaled from 512 and 10)", f"{1e6 * c.dense_token:.2f} µs per token"],
-            ["b", f"{1e3 * c.part:.2f} ms per part"],
+            ["b", f"{1e3 * c.bundle:.2f} ms x (bundles to the power of {c.growth:.2f})"],
+            ["c", f"{1e3 * c.part:.2f} ms per part and thread"],
             ["s", f"{1e9 * c.byte:.2f} ns per byte and hop"],
             ["h", f"{1e9 * c.weight:.0f} ns per weight"],
+            ["a worker of two threads", f"{c.threads:.2f} times as fast as one thread"],
         ],
     )
     rows = []
@@ -110,10 +128,10 @@ def table(results: dict[str, Any]) -> str:
         p = predicted(c, a, what, tokens, machines)
         rows.append(
             [f"{name}, 10^{round(log(tokens, 10))} tokens, {machines} x {CORES} cores"]
-            + [f"{rounded(p[key])} s" for key in ("tokens", "parts", "payload", "driver")]
+            + [f"{rounded(p[key])} s" for key in ("tokens", "parts", "scheduler", "payload", "driver")]
             + [f"{rounded(p['hours'])} h", f"{p['memory']:,.0f} GB" + (": too much" if p["memory"] > MEMORY else "")]
         )
-    header = ["", "tokens", "parts", "payload", "driver", f"{PASSES} passes", "memory of a machine"]
+    header = ["", "tokens", "parts", "scheduler", "payload", "driver", f"{PASSES} passes", "memory of a machine"]
     return f"{known}\n\n{common.markdown(header, rows)}"
 
 

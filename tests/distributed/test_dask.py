@@ -49,13 +49,15 @@ def words():
 
 
 def test_sums_are_in_order_and_arguments_travel(engine):
-    parts = engine.each(np.full, [3] * 5, [0.1, 0.2, 0.3, 1e17, -1e17])
-    expected = (((np.full(3, 0.1) + 0.2) + 0.3) + 1e17) + -1e17
-    np.testing.assert_array_equal(engine.sum(parts), expected)
+    values = [0.1, 0.2, 0.3, 1e17, -1e17]
+    expected = ((np.full(3, 0.1) + 0.2) + 0.3) + (1e17 + -1e17)
+    np.testing.assert_array_equal(engine.sum(np.full, [3] * 5, values), expected)
     large = np.arange(50_000.0)
     np.testing.assert_array_equal(engine.fetch(engine.each(np.multiply, [2.0, 3.0], shared=(large,)))[1], 3 * large)
     few = DaskEngine(engine.client, fan_in=2)
-    assert few.sum(few.each(float, [1, 2, 3, 4, 5])) == 15.0
+    assert few.sum(float, [1, 2, 3, 4, 5]) == 15.0
+    with pytest.raises(ValueError, match="there are no parts"):
+        few.sum(float, [])
     assert engine.status() == "2 workers"
 
 
@@ -232,7 +234,7 @@ def test_workers_without_memory_to_go_on_are_named(engine, client, monkeypatch):
         time.sleep(0.05)
     threading.Timer(2.0, pause_from, (0.8,)).start()
     with pytest.warns(RuntimeWarning, match="all workers are paused.*n_partitions"):
-        assert engine.sum(engine.each(abs, [-1, 2])) == 3
+        assert engine.sum(abs, [-1, 2]) == 3
 
 
 def flaky(part, marks, failures):

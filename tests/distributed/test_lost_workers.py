@@ -57,10 +57,10 @@ class Watched(DaskEngine):
         super().__init__(client, **settings)
         self.told, self.n_sums = told, 0
 
-    def sum(self, handles):
+    def sum(self, *arguments, **options):
         self.told(self.n_sums)
         self.n_sums += 1
-        return super().sum(handles)
+        return super().sum(*arguments, **options)
 
 
 def kill_workers(client, n, at, k):

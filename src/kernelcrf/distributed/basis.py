@@ -210,7 +210,7 @@ def _all_features(rows: InputRows, X: Inputs, indices: Places, basis: WhitenedMa
     return F
 
 
-def find_new_inputs(inputs: Sequence[Handle], cluster: Cluster) -> list[Handle]:
+def find_new_inputs(inputs: Sequence[Handle], cluster: Cluster) -> Sequence[Handle]:
     """Find, for each part of the data, the inputs that do not occur in an earlier part.
 
     `inputs` has one handle per part, which refers to the distinct inputs on a worker. Return one handle per part to the

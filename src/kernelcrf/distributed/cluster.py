@@ -73,7 +73,7 @@ class Cluster(Protocol):
     Results stay on the workers. A method that calls functions returns handles, which refer to these results.
     """
 
-    def each(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Handle]:
+    def each(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> Sequence[Handle]:
         """Call a function once for each part of the data, and return one handle per result.
 
         For part i, a worker computes function(parts[0][i], parts[1][i], ..., *shared). All arguments may be handles or
@@ -89,8 +89,26 @@ class Cluster(Protocol):
             Results with similar numbers are computed on the same worker if possible.
         """
 
-    def sum(self, handles: Sequence[Handle]) -> Value:
-        """Return the sum of the values of the handles; the order of addition does not depend on the workers."""
+    def sum(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> Value:
+        """Call a function once for each part of the data, as `each`, and return the sum of all results.
+
+        The order of addition does not depend on the workers.
+        """
+
+    def reduce(
+        self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()
+    ) -> tuple[Value, Sequence[Handle]]:
+        """Call a function that returns a pair once for each part of the data, as `each`.
+
+        Return the sum of the first values of the pairs, and one handle per second value.
+        """
+
+    def bundle(self, handles: Sequence[Handle], n_bytes: int) -> Sequence[Handle]:
+        """Return handles to the same values, which a worker may from now on store and process together.
+
+        handles : one handle per part of the data.
+        n_bytes : the size of all values, and of the features that are computed from them.
+        """
 
     def load(self, sources: Sequence[Value]) -> list[Handle]:
         """Load each source of data on a worker, and return one handle per source.
@@ -109,5 +127,5 @@ class Cluster(Protocol):
         """Return a short description of the workers for progress messages, such as "3 workers"."""
 
 
-METHODS = ("each", "call", "sum", "load", "parts_of", "fetch", "status")
+METHODS = ("each", "call", "sum", "reduce", "bundle", "load", "parts_of", "fetch", "status")
 ENGINE = either(nothing, has_methods(*METHODS, text="a kernelcrf.distributed.DaskEngine"))

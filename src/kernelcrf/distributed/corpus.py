@@ -1,8 +1,8 @@
 """Labelled sequences on the workers of a cluster, with their distinct inputs.
 
 `gap_full`, the optimality gap over all functions of the kernel, needs kernel values between all pairs of inputs. The
-inputs of each part of the data are therefore sent to the workers of all other parts, one part at a time. Each task then
-needs the inputs of only two parts.
+inputs of each part of the data are therefore sent to all workers, one part at a time. A worker then needs its own
+inputs and those of a single other part.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class DistributedSequences(Corpus):
     legal: Legal | None = None
 
     @cached_property
-    def distinct_inputs(self) -> list[Handle]:
+    def distinct_inputs(self) -> Sequence[Handle]:
         """Return handles to `Distinct` objects on the workers, one per part of the data.
 
         Such an object has the distinct inputs of its part and, for each token, the index of its input.
@@ -85,19 +85,19 @@ class DistributedSequences(Corpus):
         return self.n_features
 
     def digest(self) -> Config:
-        words = self.cluster.sum(self.cluster.each(LabelledSequences.digest_words, self.parts))
+        words = self.cluster.sum(LabelledSequences.digest_words, self.parts)
         return digest_texts(words, self.legal)
 
     def where(self) -> str:
         return f"{len(self.parts)} parts on {self.cluster.status()}"
 
     @cached_property
-    def inputs(self) -> list[Handle]:
+    def inputs(self) -> Sequence[Handle]:
         """Return handles to the matrices of distinct inputs on the workers, one per part of the data."""
         return self.cluster.each(attrgetter("inputs"), self.distinct_inputs)
 
     @cached_property
-    def new_inputs(self) -> list[Handle]:
+    def new_inputs(self) -> Sequence[Handle]:
         """Return handles to arrays of indices on the workers, one per part of the data.
 
         The indices select those inputs of the part that do not occur in an earlier part.
@@ -138,7 +138,7 @@ class DistributedSequences(Corpus):
         F: Value = self.cluster.each(_transform, self.inputs, shared=(earlier,))
         pairs = self.cluster.each(_residual_of_new, self.inputs, F, self.new_inputs, shared=(input_of(term)[1],))
         residual: Value = self.cluster.each(first, pairs)
-        trace = float(self.cluster.sum(self.cluster.each(second, pairs)))
+        trace = float(self.cluster.sum(second, pairs))
         return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, trace))
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[DistributedPartition]:
@@ -174,14 +174,11 @@ class DistributedSequences(Corpus):
             R = self.cluster.each(_sum_residual, self.distinct_inputs, partition.parts, states, shared=(term,))
             scale = size_of(max(self.cluster.fetch(self.cluster.each(_largest, R))))
             R = self.cluster.each(np.divide, R, shared=(scale,))
-            weights = self.cluster.sum(self.cluster.each(feature_products, F, R))
+            weights = self.cluster.sum(feature_products, F, R)
             ER = self.cluster.each(_subtract_span, F, shared=(weights,))
-            for shift in range(len(R)):
-                # In each round, every part is paired with a different part, so that all workers are busy.
-                others = [(k + shift) % len(R) for k in range(len(R))]
-                X, S = [self.inputs[k] for k in others], [R[k] for k in others]
-                ER = self.cluster.each(_add_products, ER, self.inputs, X, S, shared=(term.kernel,))
-            square, n_rows, absolute = self.cluster.sum(self.cluster.each(_dots, R, ER))
+            for X, S in zip(self.inputs, R, strict=True):
+                ER = self.cluster.each(_add_products, ER, self.inputs, shared=(X, S, term.kernel))
+            square, n_rows, absolute = self.cluster.sum(_dots, R, ER)
             square = out_of_span(term.kernel, term_features.basis, float(square), absolute, int(n_rows))
             shares[term.name] = 0.5 * (term.C * scale) * scale * square
             value += shares[term.name]
@@ -193,8 +190,7 @@ class DistributedSequences(Corpus):
     def observed(self, term: Term, least: float) -> Pairs | None:
         if not can_omit_pairs(term, self.is_sparse):
             return None
-        counts = self.cluster.each(LabelledSequences.frequencies, self.parts, shared=(term,))
-        return observed_pairs(self.cluster.sum(counts), least)
+        return observed_pairs(self.cluster.sum(LabelledSequences.frequencies, self.parts, shared=(term,)), least)
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
         basis = features.basis

@@ -1,12 +1,15 @@
-"""An engine that runs on the workers of a Dask cluster. Its handles are Dask futures.
+"""An engine that runs on the workers of a Dask cluster. Its handles are Dask futures, or parts of bundles.
 
-Every function call is a Dask task. The scheduler stores the arguments of all tasks, so that Dask itself recomputes a
-value that was lost with its worker. Dask gives up a task after several workers died while running it; only such tasks
-are retried by this module.
+The scheduler of Dask needs one to four milliseconds for each task, whatever the task does. A worker therefore stores
+its parts of the data as one Dask value, a *bundle*, and runs one task per function call and bundle. This task processes
+the parts in as many threads as the worker has; each of them uses one thread for BLAS and Numba. If the data are larger
+than the memory, a worker has several smaller bundles, which Dask moves to disk and back one by one.
 
-A sum adds `fan_in` neighbouring values at a time, in the order of the parts of the data. Its result therefore does not
-depend on which worker has a part, or which worker is faster. Inside a task, BLAS and Numba use one thread, because a
-worker runs as many tasks at a time as it has threads.
+The scheduler stores the arguments of all tasks, so that Dask itself recomputes a value that was lost with its worker.
+Dask gives up a task after several workers died while running it; only such tasks are retried by this module. If a
+worker was lost or has joined, the next task gives parts of lost and of overloaded workers to others.
+
+The module `bundles` says how sums are added up, and why they do not depend on the workers.
 """
 
 from __future__ import annotations
@@ -15,24 +18,27 @@ import contextlib
 import functools
 import operator
 import pickle
+import time
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import FunctionType, NoneType
-from typing import Any
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, register
-from kernelcrf.engines.local import single_threaded_blas
+from kernelcrf.distributed.bundles import Subtree, add_along, rebalance, subtrees, sum_subtree
+from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, first, register, second
+from kernelcrf.engines.local import LocalEngine, single_threaded_blas
 from kernelcrf.validation import COUNT, check_parameters, either, instance_of, nothing, stacklevel_of_user, whole
 
 try:
     import cloudpickle
     import dask
     from dask.sizeof import sizeof, sizeof_default
-    from distributed import Client, Future, KilledWorker, get_client, wait
+    from distributed import Client, Future, KilledWorker, get_client, get_worker, wait
     from distributed.client import CancelledError, FutureCancelledError
     from distributed.comm import CommClosedError
     from distributed.diagnostics.plugin import SchedulerPlugin
@@ -43,17 +49,21 @@ except ModuleNotFoundError as error:
 
 __all__ = ["DaskEngine"]
 
-_add: Function = functools.partial(functools.reduce, operator.add)
-
 SMALL = 2**16
 PARTS_PER_MEMORY = 32
+# Dask moves values to disk when they take 60 % of the memory, and a pass needs room beside the data.
+MOST_MEMORY = 0.4
+BUNDLES_PER_MEMORY = 8
 PATIENCE = 60.0
+SECONDS_BETWEEN_CHECKS = 1.0
+# Several per thread, so that all threads of a worker end at about the same time.
+SUBTREES_PER_THREAD = 4
+NOWHERE = ""
 
 # By the status of a client, why its tasks are lost.
 LOSSES = {
     None: "there is no Dask client; it was closed, or never started",
-    "closed": "the Dask client or its cluster was closed",
-    "connecting": "the Dask client lost the connection to its scheduler",
+    "closed": "the Dask client was closed, or lost its scheduler",
     "running": "the Dask scheduler was lost or restarted, or tasks were cancelled",
 }
 
@@ -74,9 +84,10 @@ class DaskEngine(Cluster):
         The client of the cluster; None uses the client that is current at the time of a fit or prediction.
     n_partitions : int or None
         The number of parts into which the data are divided. None uses one part for each thread of the workers, or more
-        parts if a part would need more than 1/32 of a worker's memory.
+        parts if a part would need more than 1/32 of a worker's memory per thread. If the number is given, a fit has the
+        same bits for any number of workers.
     fan_in : int
-        How many neighbouring values each step of a sum adds up.
+        How many values are added up in one task.
     attempts : int
         How often a task is tried if its workers die, and how often a part of the data is loaded if loading fails.
 
@@ -101,6 +112,8 @@ class DaskEngine(Cluster):
         self._client, self.n_partitions, self.fan_in, self.attempts = client, n_partitions, fan_in, attempts
         self._live: weakref.WeakSet[Future] = weakref.WeakSet()
         self._spent: list[Handle] = []
+        self._members: list[str] = []
+        self._next_check = 0.0
         self._prepared: weakref.WeakSet[Client] = weakref.WeakSet()
 
     def __repr__(self) -> str:
@@ -124,12 +137,10 @@ class DaskEngine(Cluster):
     def parts_of(self, n_bytes: int, most: int) -> int:
         if self.n_partitions is not None:
             return min(self.n_partitions, most)
-        with self._connection() as client:
-            workers = client.scheduler_info(n_workers=-1)["workers"].values()
-        limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
-        by_memory = -(-PARTS_PER_MEMORY * n_bytes // min(limits)) if limits else 1
-        n_threads = sum(int(worker["nthreads"]) for worker in workers)
-        return max(1, min(most, max(n_threads, int(by_memory))))
+        workers = self._resources()
+        memory = [limit // n_threads for n_threads, limit in workers if limit]
+        by_memory = -(-PARTS_PER_MEMORY * n_bytes // min(memory)) if memory else 1
+        return max(1, min(most, max(sum(n_threads for n_threads, _ in workers), by_memory)))
 
     def load(self, sources: Sequence[Value]) -> list[Handle]:
         delayed = [source for source in sources if dask.is_dask_collection(source)]
@@ -143,41 +154,182 @@ class DaskEngine(Cluster):
             for k, source in enumerate(sources)
         ]
 
-    def each(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Handle]:
+    def bundle(self, handles: Sequence[Handle], n_bytes: int) -> Sequence[Handle]:
+        workers, n = self._workers() or [NOWHERE], len(handles)
+        n_bundles = len(workers) * self._bundles_per_worker(n_bytes)
+        bundles = []
+        for k in range(n_bundles):
+            # These are the parts that `call` has computed on this worker.
+            places = tuple(range(-(-k * n // n_bundles), -(-(k + 1) * n // n_bundles)))
+            if places:
+                worker = workers[k * len(workers) // n_bundles]
+                future = self._submit(_identity, [self._single(handles[place]) for place in places], **_on(worker))
+                bundles.append(Bundle(future, places, worker))
+        return BundledParts(bundles, workers)
+
+    def each(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> Sequence[Handle]:
+        groups = self._groups(parts)
+        if groups:
+            return self._bundled(groups, self._map_groups(_run_group, function, groups, parts, shared))
+        columns = [[_seal(value) for value in column] for column in parts]
         everywhere = [[self._broadcast(value)] * len(parts[0]) for value in shared]
-        arguments = [[_seal(value) for value in column] for column in parts]
-        run = functools.partial(_run_alone, _seal(function))
-        with self._connection() as client, _large_arguments():
-            futures = client.map(run, *arguments, *everywhere, pure=False)
-        # Handles of the last sum are dropped only now, because a client waits 10 ms between two messages.
-        self._spent = []
-        return self._keep(futures)
+        return self._map(_run_alone, function, *columns, *everywhere)
 
     def call(self, function: Function, *arguments: Value, place: float | None = None) -> Handle:
-        return self._submit(function, *arguments, **({} if place is None else _prefer(self._workers(), place)))
+        single = [
+            [self._single(one) for one in value] if isinstance(value, list) else self._single(value)
+            for value in arguments
+        ]
+        return self._submit(function, *single, **({} if place is None else _prefer(self._workers(), place)))
 
-    def sum(self, handles: Sequence[Handle]) -> Value:
-        level = list(handles)
-        if not level:
-            raise ValueError("handles is empty: pass at least one handle to the method sum")
-        # The last two values are added in this process: a task would need one more message to the scheduler.
-        while len(level) > 2:
-            level = [self._submit(_add, level[low : low + self.fan_in]) for low in range(0, len(level), self.fan_in)]
-        total = _add(self.fetch(level))
-        self._spent = [*handles, *level]
-        return total
+    def sum(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> Value:
+        n = len(parts[0])
+        if not n:
+            raise ValueError("there are no parts: pass at least one part to the method sum")
+        groups = self._groups(parts)
+        if groups:
+            return self._add(n, self._map_groups(_sum_group, function, groups, parts, shared))
+        handles = self.each(function, *parts, shared=shared)
+        lows = range(0, n, self.fan_in)
+        sums = [self._submit(_add_neighbours, n, low, list(handles[low : low + self.fan_in])) for low in lows]
+        return self._add(n, sums, handles)
+
+    def reduce(
+        self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()
+    ) -> tuple[Value, Sequence[Handle]]:
+        groups = self._groups(parts)
+        if not groups:
+            pairs = self.each(function, *parts, shared=shared)
+            return self.sum(first, pairs), self.each(second, pairs)
+        pairs = self._map_groups(_reduce_group, function, groups, parts, shared)
+        kept = self._bundled(groups, self._map(_run_alone, second, pairs))
+        return self._add(len(parts[0]), self._map(_run_alone, first, pairs), pairs), kept
 
     def fetch(self, handles: Sequence[Handle]) -> list[Value]:
-        with self._connection(handles) as client:
+        if isinstance(handles, BundledParts):
+            values = self._gather([bundle.future for bundle in handles.bundles])
+            by_place = {
+                place: value
+                for bundle, values_of_bundle in zip(handles.bundles, values, strict=True)
+                for place, value in zip(bundle.places, values_of_bundle, strict=True)
+            }
+            return [by_place[place] for place in range(len(handles))]
+        return self._gather([self._single(handle) for handle in handles])
+
+    def _gather(self, futures: Sequence[Future]) -> list[Value]:
+        with self._connection(futures) as client:
             for attempt in range(self.attempts):
                 try:
-                    self._wait(client, handles)
-                    return list(client.gather(list(handles)))
+                    self._wait(client, futures)
+                    return list(client.gather(list(futures)))
                 except (KilledWorker, FutureCancelledError):
                     if attempt + 1 == self.attempts:
                         raise
                     self._retry(client)
         raise AssertionError("unreachable")
+
+    def _add(self, n: int, sums: Sequence[Future], others: Sequence[Future] = ()) -> Value:
+        """Return the sum of n parts, given dicts with sums of subtrees.
+
+        others : futures that are not needed after the sum.
+        """
+        spent, level = [*sums, *others], list(sums)
+        # The last two are added in this process: a task would need one more message to the scheduler.
+        while len(level) > 2:
+            runs = [level[low : low + self.fan_in] for low in range(0, len(level), self.fan_in)]
+            level = [self._submit(add_along, n, run) for run in runs]
+            spent += level
+        total = add_along(n, self._gather(level))[0, n]
+        # They are released with the next task, because a client waits 10 ms between two messages.
+        self._spent = spent
+        return total
+
+    def _groups(self, parts: Sequence[Sequence[Value]]) -> list[Group]:
+        """Return groups of parts that are processed in one task each; an empty list if the parts are in no bundles.
+
+        parts : the arguments of a function, as those of `each`. The bundles of the first argument that has bundles are
+            processed where they are, and other arguments are brought to them.
+        """
+        lead = next((column for column in parts if len(column) and isinstance(column[0], Part)), None)
+        if lead is None:
+            return []
+        if isinstance(lead, BundledParts):
+            self._settle(lead)
+            return [Group(bundle.places, bundle.worker) for bundle in lead.bundles]
+        places: dict[Bundle, list[int]] = {}
+        for at, part in enumerate(lead):
+            places.setdefault(part.find()[0], []).append(at)
+        return [Group(tuple(own), bundle.worker) for bundle, own in places.items()]
+
+    def _map_groups(
+        self,
+        run: Function,
+        function: Function,
+        groups: Sequence[Group],
+        parts: Sequence[Sequence[Value]],
+        shared: tuple[Value, ...],
+    ) -> list[Future]:
+        """Process each group of parts in one task; return the futures of these tasks."""
+        columns = [self._divide(column, groups) for column in parts]
+        everywhere = [[self._broadcast(value)] * len(groups) for value in shared]
+        facts = [[len(parts[0]), len(parts), list(group.places)] for group in groups]
+        return self._map(run, function, facts, *columns, *everywhere)
+
+    def _divide(self, column: Sequence[Value], groups: Sequence[Group]) -> list[Value]:
+        """Return one argument per group: a list with the values of its parts, or a future of such a list."""
+        if not isinstance(column[0], Part):
+            return [[_seal(column[place]) for place in group.places] for group in groups]
+        if isinstance(column, BundledParts) and [bundle.places for bundle in column.bundles] == [
+            group.places for group in groups
+        ]:
+            return [bundle.future for bundle in column.bundles]
+        futures = [self._join([column[place] for place in group.places], group.worker) for group in groups]
+        if isinstance(column, BundledParts):
+            # An iteration may ask for the same values again.
+            column.bundles = [Bundle(future, *group) for future, group in zip(futures, groups, strict=True)]
+        return futures
+
+    def _join(self, parts: Sequence[Part], worker: str) -> Future:
+        """Return a future that refers to a list with the values of some parts, which are brought to a worker."""
+        found = [part.find() for part in parts]
+        sources: dict[Bundle, list[int]] = {}
+        for at, (bundle, _) in enumerate(found):
+            sources.setdefault(bundle, []).append(at)
+        pieces = [self._submit(_take, bundle.future, [found[at][1] for at in own]) for bundle, own in sources.items()]
+        if len(pieces) == 1:
+            return pieces[0]
+        return self._submit(_merge, pieces, list(sources.values()), **_on(worker))
+
+    def _bundled(self, groups: Sequence[Group], futures: Sequence[Future]) -> BundledParts:
+        bundles = [Bundle(future, *group) for future, group in zip(futures, groups, strict=True)]
+        return BundledParts(bundles, self._members)
+
+    def _settle(self, parts: BundledParts) -> None:
+        """Give the parts of lost and of overloaded workers to others."""
+        if time.monotonic() >= self._next_check:
+            self._members = self._workers()
+            self._next_check = time.monotonic() + SECONDS_BETWEEN_CHECKS
+        if parts.workers == self._members or not self._members:
+            return
+        parts.workers = self._members
+        moves = rebalance([(bundle.worker, bundle.places) for bundle in parts.bundles], self._members)
+        bundles = []
+        for source, places, worker in moves:
+            bundle = parts.bundles[source]
+            if places != bundle.places:
+                future = self._submit(_take, bundle.future, [bundle.index(place) for place in places])
+                bundle = Bundle(future, places, bundle.worker)
+            if worker != bundle.worker:
+                bundle = Bundle(self._submit(_identity, bundle.future, **_on(worker)), places, worker)
+            bundles.append(bundle)
+        parts.bundles = bundles
+
+    def _single(self, handle: Handle) -> Handle:
+        """Return a future for a part of a bundle; a handle or value of another kind is returned as it is."""
+        if not isinstance(handle, Part):
+            return handle
+        bundle, index = handle.find()
+        return self._submit(operator.getitem, bundle.future, index)
 
     def status(self) -> str:
         count = len(self._workers())
@@ -209,6 +361,22 @@ class DaskEngine(Cluster):
                 client.register_plugin(_AnyWorker())
                 self._prepared.add(client)
             return sorted(client.nthreads())
+
+    def _resources(self) -> list[tuple[int, int]]:
+        """Return the number of threads and the memory limit of each worker; a limit of 0 means that there is none."""
+        with self._connection() as client:
+            workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        return [(int(worker["nthreads"]), int(worker["memory_limit"] or 0)) for worker in workers]
+
+    def _bundles_per_worker(self, n_bytes: int) -> int:
+        """Return 1 if the data fit into memory; otherwise, all bundles that are in use at a time take 1/8 of it."""
+        limited = [(n_threads, limit) for n_threads, limit in self._resources() if limit]
+        if not limited:
+            return 1
+        share, memory = n_bytes / len(limited), min(limit for _, limit in limited)
+        if share <= MOST_MEMORY * memory:
+            return 1
+        return -(-int(BUNDLES_PER_MEMORY * max(n_threads for n_threads, _ in limited) * share) // memory)
 
     def _wait(self, client: Client, handles: Sequence[Handle]) -> None:
         """Wait until all tasks are done or have failed; warn if all workers are paused because of their memory."""
@@ -244,14 +412,22 @@ class DaskEngine(Cluster):
 
         client.sync(again)
 
-    def _submit(self, function: Function, *arguments: Value, **options: Any) -> Handle:
+    def _submit(self, function: Function, *arguments: Value, **options: Any) -> Future:
         with self._connection() as client, _large_arguments():
             future = client.submit(_run_alone, *map(_seal, (function, *arguments)), pure=False, **options)
         return self._keep([future])[0]
 
+    def _map(self, run: Function, function: Function, *columns: Sequence[Value]) -> list[Future]:
+        """Return one future per row of `columns`, which refers to run(function, *row)."""
+        with self._connection() as client, _large_arguments():
+            futures = client.map(functools.partial(run, _seal(function)), *columns, pure=False)
+        # Handles of the last sum are released only now, because a client waits 10 ms between two messages.
+        self._spent = []
+        return self._keep(futures)
+
     def _broadcast(self, value: Value) -> Value:
         """Return a small value itself; send a large value to a worker only once, and return a handle to it."""
-        packed = _seal(value)
+        packed = _seal(self._single(value))
         size = len(packed.data) if isinstance(packed, Sealed) else getattr(packed, "nbytes", 0)
         return self._submit(_identity, packed) if size > SMALL else packed
 
@@ -259,6 +435,83 @@ class DaskEngine(Cluster):
         self._live.update(futures)
         register(futures)
         return list(futures)
+
+
+class Group(NamedTuple):
+    """Parts that are processed in one task, and the worker whose bundle they are in."""
+
+    places: tuple[int, ...]
+    worker: str
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """Parts of the data that are one Dask value.
+
+    future : refers to a list with one value per part.
+    places : the indices of the parts, in ascending order.
+    worker : the worker to which the bundle was given.
+    """
+
+    future: Future
+    places: tuple[int, ...]
+    worker: str
+
+    @cached_property
+    def _indices(self) -> dict[int, int]:
+        return {place: index for index, place in enumerate(self.places)}
+
+    def index(self, place: int) -> int:
+        """Return the index of a part in the list of values."""
+        return self._indices[place]
+
+
+class BundledParts(Sequence["Part"]):
+    """Handles to the values of all parts of the data, which are in bundles.
+
+    The bundles may change, the values do not.
+
+    workers : the workers among which the bundles were divided last.
+    """
+
+    def __init__(self, bundles: list[Bundle], workers: list[str]) -> None:
+        self.bundles, self.workers = bundles, workers
+        self._n = sum(len(bundle.places) for bundle in bundles)
+
+    def __len__(self) -> int:
+        return self._n
+
+    @overload
+    def __getitem__(self, place: int) -> Part: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Part]: ...
+
+    def __getitem__(self, place: int | slice) -> Part | list[Part]:
+        places = range(self._n)[place]
+        return Part(self, places) if isinstance(places, int) else [Part(self, one) for one in places]
+
+    def find(self, place: int) -> tuple[Bundle, int]:
+        """Return the bundle of a part, and the index of the part in the bundle."""
+        if self._found is not self.bundles:
+            self._found = self.bundles
+            self._where = {own: bundle for bundle in self.bundles for own in bundle.places}
+        bundle = self._where[place]
+        return bundle, bundle.index(place)
+
+    _found: list[Bundle] | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A handle to the value of one part of the data, which is in a bundle."""
+
+    parts: BundledParts
+    place: int
+
+    def find(self) -> tuple[Bundle, int]:
+        """Return the bundle that the part is in, and its index there."""
+        return self.parts.find(self.place)
 
 
 def _size_of(value: object) -> int:
@@ -299,10 +552,92 @@ def _seal(value: Value) -> Value:
     return Sealed(cloudpickle.dumps(value))
 
 
+def _open(value: Value) -> Value:
+    return value.open() if isinstance(value, Sealed) else value
+
+
 def _run_alone(function: Value, *arguments: Value) -> Value:
-    function, *opened = (value.open() if isinstance(value, Sealed) else value for value in (function, *arguments))
+    function, *opened = map(_open, (function, *arguments))
     with single_threaded_blas():
         return function(*opened)
+
+
+def _n_threads() -> int:
+    """Return the number of threads of the worker that calls this function."""
+    return int(get_worker().state.nthreads)
+
+
+def _values(function: Function, n_columns: int, arguments: Sequence[Value]) -> Callable[[int], Value]:
+    """Return a function that returns the result for a part of a group, given the index of the part in the group.
+
+    arguments : `n_columns` lists with one value per part, then values for all parts.
+    """
+    function, *shared = (_open(value) for value in (function, *arguments[n_columns:]))
+    columns = arguments[:n_columns]
+    return lambda at: function(*(_open(column[at]) for column in columns), *shared)
+
+
+def _run_group(function: Value, facts: list[Any], *arguments: Value) -> list[Value]:
+    """Call a function for each part of a group; return the list of results.
+
+    facts : the number of all parts, the number of arguments that differ between parts, and the parts of the group.
+    """
+    _, n_columns, places = facts
+    return LocalEngine(_n_threads()).map(_values(function, n_columns, arguments), range(len(places)))
+
+
+def _sum_group(function: Value, facts: list[Any], *arguments: Value) -> dict[Subtree, Value]:
+    """Call a function for each part of a group; return sums of the results over subtrees."""
+    n, n_columns, places = facts
+    value_of, n_threads = _values(function, n_columns, arguments), _n_threads()
+    return _sum_subtrees(n, places, value_of, n_threads)
+
+
+def _reduce_group(function: Value, facts: list[Any], *arguments: Value) -> tuple[dict[Subtree, Value], list[Value]]:
+    """Call a function that returns pairs for each part of a group.
+
+    Return sums of the first values of the pairs over subtrees, and the list of the second values.
+    """
+    n, n_columns, places = facts
+    pair_of, kept = _values(function, n_columns, arguments), [None] * len(places)
+
+    def value_of(at: int) -> Value:
+        value, kept[at] = pair_of(at)
+        return value
+
+    return _sum_subtrees(n, places, value_of, _n_threads()), kept
+
+
+def _sum_subtrees(
+    n: int, places: Sequence[int], value_of: Callable[[int], Value], n_threads: int
+) -> dict[Subtree, Value]:
+    indices = {place: index for index, place in enumerate(places)}
+    trees = subtrees(n, places, SUBTREES_PER_THREAD * n_threads if n_threads > 1 else 1)
+    totals = LocalEngine(n_threads).map(
+        lambda tree: sum_subtree(tree, lambda place: value_of(indices[place])),
+        trees,
+        [high - low for low, high in trees],
+    )
+    return add_along(n, [dict(zip(trees, totals, strict=True))])
+
+
+def _add_neighbours(n: int, low: int, values: list[Value]) -> dict[Subtree, Value]:
+    """Return sums over subtrees of neighbouring parts, of which `low` is the first."""
+    return add_along(n, [{(low + k, low + k + 1): value for k, value in enumerate(values)}])
+
+
+def _take(values: list[Value], indices: list[int]) -> list[Value]:
+    return [values[index] for index in indices]
+
+
+def _merge(pieces: list[list[Value]], indices: list[list[int]]) -> list[Value]:
+    """Return the values of all pieces in one list; `indices` says where the values of each piece are in this list."""
+    by_index = {
+        index: value
+        for own, piece in zip(indices, pieces, strict=True)
+        for index, value in zip(own, piece, strict=True)
+    }
+    return [by_index[index] for index in range(len(by_index))]
 
 
 class _AnyWorker(SchedulerPlugin):  # type: ignore[misc]
@@ -329,7 +664,12 @@ def _prefer(workers: Sequence[str], place: float) -> dict[str, object]:
 
     place : a number from 0 to below 1; 0 means the first worker, and numbers just below 1 mean the last.
     """
-    return {"workers": [workers[int(place * len(workers))]], "allow_other_workers": True} if workers else {}
+    return _on(workers[int(place * len(workers))]) if workers else {}
+
+
+def _on(worker: str) -> dict[str, object]:
+    """Return options that tell Dask to run a task on this worker, if it is available."""
+    return {} if worker == NOWHERE else {"workers": [worker], "allow_other_workers": True}
 
 
 def _identity(value: Value) -> Value:

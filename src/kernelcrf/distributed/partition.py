@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kernelcrf.arrays import DType, Floats, Places
-from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, first, second
+from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.partition import Partition, PartitionState, Sums, Total
 from kernelcrf.score.layout import Layout
 from kernelcrf.score.terms import Term
 
-LazyHandles: TypeAlias = Callable[[], list[Handle]]
+LazyHandles: TypeAlias = Callable[[], Sequence[Handle]]
 """A function that returns handles of values on the workers, one per part, and computes them at its first call."""
 
 
@@ -85,21 +85,20 @@ class DistributedPartition(Partition):
         return DistributedPartition(self.cluster, parts)
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        method = partial(ChainPartition.evaluate, curvature=curvature)
-        evaluate = partial(self.cluster.each, method, self.parts, shared=(layout, theta, 1))
         if curvature:
-            return self._split(evaluate())
-        total: Sums = self._sum(ChainPartition.sums, shared=(layout, theta, 1))
-        return total, self._state(lambda: self.cluster.each(second, evaluate()))
+            method = partial(ChainPartition.evaluate, curvature=True)
+            total, states = self.cluster.reduce(method, self.parts, shared=(layout, theta, 1))
+            return total, self._state(lambda: states)
+        total = self._sum(ChainPartition.sums, shared=(layout, theta, 1))
+        return total, self._state(lambda: self.cluster.each(_state, self.parts, shared=(layout, theta)))
 
     def evaluate_at(
         self, layout: Layout, scores: DistributedScores, n_jobs: int, *, curvature: bool
     ) -> tuple[Sums, PartitionState]:
         direction = [None] * len(self.parts) if scores.direction is None else scores.direction()
         arguments = self.parts, scores.start(), direction
-        return self._split(
-            self.cluster.each(partial(_evaluate_at, curvature), *arguments, shared=(layout, scores.step))
-        )
+        total, states = self.cluster.reduce(partial(_evaluate_at, curvature), *arguments, shared=(layout, scores.step))
+        return total, self._state(lambda: states)
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> DistributedScores:
         handles = self.cluster.each(ChainPartition.direction, self.parts, shared=(layout, v, 1))
@@ -126,14 +125,10 @@ class DistributedPartition(Partition):
         return float(self._sum(ChainPartition.mass, shared=(term,)))
 
     def _sum(self, function: Function, *arguments: Sequence[Value], shared: tuple[Value, ...] = ()) -> Value:
-        return self.cluster.sum(self.cluster.each(function, self.parts, *arguments, shared=shared))
+        return self.cluster.sum(function, self.parts, *arguments, shared=shared)
 
     def _product(self, method: Function, layout: Layout, at: PartitionState, v: Floats) -> Floats:
         return np.asarray(self._sum(partial(_product, method), at.residuals(), shared=(layout, v)))
-
-    def _split(self, pairs: Sequence[Handle]) -> tuple[Sums, PartitionState]:
-        sums, states = self.cluster.each(first, pairs), self.cluster.each(second, pairs)
-        return self.cluster.sum(sums), self._state(lambda: states)
 
     def _state(self, make: LazyHandles) -> PartitionState:
         states = cache(make)
@@ -147,6 +142,10 @@ class DistributedPartition(Partition):
 def _facts(part: ChainPartition) -> tuple[int, DType, bool, dict[str, RemoteFeatures]]:
     features = {name: RemoteFeatures(features.is_sparse) for name, features in part.features.items()}
     return part.n_nodes, part.precision, part.is_convex, features
+
+
+def _state(part: ChainPartition, layout: Layout, theta: Floats) -> PartitionState:
+    return part.evaluate(layout, theta, 1, curvature=False)[1]
 
 
 def _evaluate_at(

@@ -91,7 +91,7 @@ def is_distributed(X: UserData) -> bool:
     return isinstance(X, list | tuple) and len(X) > 0 and hasattr(X[0], "__dask_graph__")
 
 
-def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> list[Handle]:
+def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> Sequence[Handle]:
     """Load the data on the workers; return one handle per part of the data, which refers to `RawSequences`."""
     if isinstance(X, SequenceSources):
         _refuse_others(y, sample_weight, "SequenceSources")

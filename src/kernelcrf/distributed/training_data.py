@@ -17,7 +17,7 @@ import numpy as np
 
 from kernelcrf.arrays import UserData, is_sparse
 from kernelcrf.basis.factor import stack
-from kernelcrf.distributed.cluster import Cluster
+from kernelcrf.distributed.cluster import Cluster, Handle
 from kernelcrf.distributed.corpus import DistributedSequences
 from kernelcrf.distributed.sources import RawSequences, check_ends, load_sequences, split_evenly
 from kernelcrf.fitting.sequences import LabelledSequences
@@ -187,8 +187,8 @@ def _gamma_by_scale(data: DistributedSequences, n_tokens: int, d: int) -> float:
     The inputs are a matrix with `n_tokens` rows and d columns.
     """
     cluster, parts, n = data.cluster, data.parts, max(n_tokens * d, 1)
-    mean = cluster.sum(cluster.each(_sum_entries, parts)) / n
-    return gamma_of_variance(float(cluster.sum(cluster.each(_sum_squares, parts, shared=(mean,)))) / n, d)
+    mean = cluster.sum(_sum_entries, parts) / n
+    return gamma_of_variance(float(cluster.sum(_sum_squares, parts, shared=(mean,))) / n, d)
 
 
 def _sum_entries(part: LabelledSequences) -> float:
@@ -246,13 +246,13 @@ def read_parts(
     if lengths is not None:
         raise ValueError("lengths cannot be used with data on a cluster: pass sequences, and omit lengths")
     cluster = engine or current_cluster()
-    raw = load_sequences(X, y, sample_weight, cluster)
+    raw: Sequence[Handle] = load_sequences(X, y, sample_weight, cluster)
     if not raw:
         raise ValueError("X has no parts: expected at least one part with sequences")
     firsts = np.concatenate([[0], np.cumsum(cluster.fetch(cluster.each(len, raw)))]).astype(int)[:-1]
 
     def summarise(weight: str) -> DataSummary:
-        summary: DataSummary = cluster.sum(cluster.each(DataSummary.of, raw, firsts.tolist(), shared=(hash_features,)))
+        summary: DataSummary = cluster.sum(DataSummary.of, raw, firsts.tolist(), shared=(hash_features,))
         summary.check_tokens(weight)
         return summary
 
@@ -272,13 +272,16 @@ def read_parts(
         reader = add_names(before, sorted(summary.names))
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
     filled = np.flatnonzero(summary.tokens)
-    n_parts = cluster.parts_of(summary.n_bytes(n_components[summary.is_sparse]), len(filled))
+    n_bytes = summary.n_bytes(n_components[summary.is_sparse])
+    n_parts = cluster.parts_of(n_bytes, len(filled))
     runs = [filled[run] for run in split_evenly(np.array(summary.tokens)[filled], n_parts)]
     read = partial(_read, reader, labels, legal, class_weight)
-    parts = [
+    calls = [
         cluster.call(read, firsts[run].tolist(), [raw[k] for k in run], place=at / len(runs))
         for at, run in enumerate(runs)
     ]
+    parts = cluster.bundle(calls, n_bytes)
+    del calls
     data = DistributedSequences(cluster, parts, len(labels.classes), reader.n_features, summary.is_sparse, legal)
     n_tokens, d = sum(summary.tokens), reader.n_features
     named = InputsReader.of_whole(reader, inputs) if inputs else reader
