@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 import runpy
 import subprocess
 import sys
@@ -225,6 +226,8 @@ def test_dask_knows_the_size_of_what_workers_hold():
 
 def test_workers_without_memory_to_go_on_are_named(engine, client, monkeypatch):
     monkeypatch.setattr(dask_engine, "PATIENCE", 0.5)
+    monkeypatch.setattr(dask_engine, "LEAST_DISK", 2**80)
+    folder = next(iter(client.run(lambda dask_worker: dask_worker.local_directory).values()))
 
     def pause_from(fraction):
         client.run(lambda dask_worker: setattr(dask_worker.memory_manager, "memory_pause_fraction", fraction))
@@ -233,8 +236,23 @@ def test_workers_without_memory_to_go_on_are_named(engine, client, monkeypatch):
     while {one["status"] for one in client.scheduler_info()["workers"].values()} != {"paused"}:
         time.sleep(0.05)
     threading.Timer(2.0, pause_from, (0.8,)).start()
-    with pytest.warns(RuntimeWarning, match="all workers are paused.*n_partitions"):
+    said = f"all workers are paused.*n_partitions.*No space is left on the disk of .*{re.escape(folder)}"
+    with pytest.warns(RuntimeWarning, match=said):
         assert engine.sum(abs, [-1, 2]) == 3
+
+
+def test_a_full_disk_is_named_when_workers_were_killed(engine, monkeypatch):
+    def kill(client, handles):
+        raise distributed.KilledWorker("a task", types.SimpleNamespace(address="tcp://lost"), 3)
+
+    monkeypatch.setattr(engine, "_wait", kill)
+    monkeypatch.setattr(dask_engine, "LEAST_DISK", 2**80)
+    with pytest.raises(distributed.KilledWorker, match=r"No space is left on the disk of .*local_directory"):
+        engine.fetch(engine.each(abs, [-1]))
+    monkeypatch.setattr(dask_engine, "LEAST_DISK", 0)
+    with pytest.raises(distributed.KilledWorker) as caught:
+        engine.fetch(engine.each(abs, [-1]))
+    assert not hasattr(caught.value, "__notes__")
 
 
 def flaky(part, marks, failures):

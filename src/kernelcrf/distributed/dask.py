@@ -18,6 +18,7 @@ import contextlib
 import functools
 import operator
 import pickle
+import shutil
 import time
 import warnings
 import weakref
@@ -54,6 +55,7 @@ PARTS_PER_MEMORY = 32
 # Dask moves values to disk when they take 60 % of the memory, and a pass needs room beside the data.
 MOST_MEMORY = 0.4
 BUNDLES_PER_MEMORY = 8
+LEAST_DISK = 2**27
 PATIENCE = 60.0
 SECONDS_BETWEEN_CHECKS = 1.0
 # Several per thread, so that all threads of a worker end at about the same time.
@@ -222,8 +224,10 @@ class DaskEngine(Cluster):
                 try:
                     self._wait(client, futures)
                     return list(client.gather(list(futures)))
-                except (KilledWorker, FutureCancelledError):
+                except (KilledWorker, FutureCancelledError) as error:
                     if attempt + 1 == self.attempts:
+                        if advice := _describe_full_disks(client):
+                            error.add_note(advice)
                         raise
                     self._retry(client)
         raise AssertionError("unreachable")
@@ -390,11 +394,13 @@ class DaskEngine(Cluster):
                 workers = client.scheduler_info(n_workers=-1)["workers"].values()
                 if workers and all(worker["status"] == "paused" for worker in workers):
                     limits = ", ".join(f"{worker['memory_limit'] / 2**20:.0f} MiB" for worker in workers)
-                    warnings.warn(
+                    said = (
                         f"all workers are paused because they are near their memory limits ({limits}): give them more "
-                        "memory, or pass a larger n_partitions to DaskEngine, so that each part of the data is smaller",
-                        RuntimeWarning,
-                        stacklevel=stacklevel_of_user(),
+                        "memory, or pass a larger n_partitions to DaskEngine, so that each part of the data is smaller"
+                    )
+                    advice = _describe_full_disks(client)
+                    warnings.warn(
+                        f"{said}. {advice}" if advice else said, RuntimeWarning, stacklevel=stacklevel_of_user()
                     )
 
     def _retry(self, client: Client) -> None:
@@ -670,6 +676,23 @@ def _prefer(workers: Sequence[str], place: float) -> dict[str, object]:
 def _on(worker: str) -> dict[str, object]:
     """Return options that tell Dask to run a task on this worker, if it is available."""
     return {} if worker == NOWHERE else {"workers": [worker], "allow_other_workers": True}
+
+
+def _describe_full_disks(client: Client) -> str:
+    """Return a text that names the folders on full disks to which workers move data; "" if there are none."""
+    disks = client.run(_find_disk, on_error="ignore")
+    full = sorted(f"{folder} of {worker}" for worker, (folder, free) in disks.items() if free < LEAST_DISK)
+    if not full:
+        return ""
+    return (
+        f"No space is left on the disk of {', '.join(full)}, where Dask stores data that do not fit into memory: free "
+        "some space, or start the workers with a local_directory on another disk"
+    )
+
+
+def _find_disk(dask_worker: Any) -> tuple[str, int]:
+    folder = str(dask_worker.local_directory)
+    return folder, shutil.disk_usage(folder).free
 
 
 def _identity(value: Value) -> Value:
