@@ -1,5 +1,7 @@
 """What `read_parquet` makes of a file, and what it refuses; on clusters, see tests/distributed/test_dask.py."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,35 @@ def test_a_row_is_a_token(tmp_path):
         parts(tmp_path, columns | {"of": [2**60, None, 2**60 + 1]}, sequence="of")
     (empty,) = parts(tmp_path, {name: pa.array([], pa.list_(pa.string())) for name in columns}, sequence="of")
     assert len(empty) == 0
+
+
+@pytest.mark.parametrize("layout", ["sequences", "tokens"])
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_texts_are_the_same_however_the_file_stores_them(tmp_path, dictionary, layout):
+    """Each row group has a dictionary of its own, which is full after a few names."""
+    rng = np.random.default_rng(0)
+    names = [f"name {k:03}" for k in range(300)]
+    tokens = [[names[k] for k in rng.integers(300, size=rng.integers(4))] for _ in range(400)]
+    labels = [["A", "B", None][k] for k in rng.integers(3, size=400)]
+    if layout == "tokens":
+        columns = {"of": np.arange(400) // 4, "features": tokens, "labels": labels}
+    else:
+        cuts = range(0, 400, 4)
+        columns = {"features": [tokens[k : k + 4] for k in cuts], "labels": [labels[k : k + 4] for k in cuts]}
+    options = {"use_dictionary": dictionary, "dictionary_pagesize_limit": 500, "data_page_size": 200}
+    rows = len(next(iter(columns.values()))) // 2
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=rows, **options)
+    found = [
+        part() for part in read_parquet(tmp_path / "a.parquet", sequence="of" if layout == "tokens" else None).sources
+    ]
+    assert len(found) == (1 if layout == "tokens" else 2)
+    read = [
+        [part.X.names[k] for k in part.X.ids[low:high]]
+        for part in found
+        for low, high in itertools.pairwise(part.X.offsets)
+    ]
+    assert read == tokens
+    assert [label for part in found for label in part.y] == labels
 
 
 @pytest.mark.parametrize(

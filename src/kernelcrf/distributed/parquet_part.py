@@ -9,7 +9,8 @@ If each row is a sequence, the columns are
 If each row is a token, one more column has the name of its sequence: neighbouring rows with the same name are one
 sequence. Each row then has one list in `features` or `vectors`, and one label in `labels`. There are no weights.
 
-Arrow replaces feature names by numbers, so that each distinct name becomes a Python string only once.
+Arrow replaces feature names and labels by numbers, as most Parquet files store them, so that each distinct name becomes
+a Python string only once.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
 from kernelcrf.formats.parquet import open_parquet
 from kernelcrf.formats.records import FormatError
 from kernelcrf.readers.feature_dicts import NamedTokens
+from kernelcrf.readers.stored_values import object_array
 from kernelcrf.validation import shown_list
 
 INPUTS = ("features", "vectors")
@@ -49,7 +51,7 @@ class ParquetPart:
 
     def __call__(self) -> RawSequences:
         """Read the row groups, and return their sequences."""
-        with open_parquet(self.path, self.filesystem) as file:
+        with open_parquet(self.path, self.filesystem, encoded=("features", self.labels or "")) as file:
             columns = file.footer.columns
             names = [name for name in INPUTS if name in columns]
             if len(names) != 1:
@@ -86,7 +88,9 @@ class ParquetPart:
     def _read_names(self, tokens: ArrowObject) -> NamedTokens:
         """Encode tokens that are lists of feature names: store each distinct name once, and refer to it by an index."""
         counts, names = self._flatten(tokens)
-        encoded = names.dictionary_encode()
+        encoded = names if arrow()[0].types.is_dictionary(names.type) else names.dictionary_encode()
+        # Arrow does not compare the numbers in a file with the size of the dictionary.
+        encoded.validate(full=True)
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return NamedTokens(encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int32), offsets)
 
@@ -103,7 +107,7 @@ class ParquetPart:
     def _read_labels(self, column: ArrowObject, lengths: npt.NDArray[np.int64]) -> list[object]:
         """Return the labels of all tokens as one list."""
         if self.sequence is not None:
-            return list(column.to_pylist())
+            return _to_list(_join_chunks(column))
         counts, values = self._flatten(_join_chunks(column))
         if not np.array_equal(counts, lengths):
             row = int(np.flatnonzero(counts != lengths)[0])
@@ -111,14 +115,15 @@ class ParquetPart:
                 f"{self.path}: row {row} has {counts[row]} labels and {lengths[row]} tokens: expected one label per "
                 "token"
             )
-        return list(values.to_pylist())
+        return _to_list(values)
 
     def _flatten(self, array: ArrowObject) -> tuple[npt.NDArray[np.int64], ArrowObject]:
         """Return the lengths of the lists in an array of lists, and the entries of all lists as one array."""
         types = arrow()[0].types
-        if not any(is_list(array.type) for is_list in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
+        kind = array.type.value_type if types.is_dictionary(array.type) else array.type
+        if not any(is_list(kind) for is_list in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
             raise FormatError(
-                f"{self.path}: a column has values of type {array.type}: expected lists. Store a list of features per "
+                f"{self.path}: a column has values of type {kind}: expected lists. Store a list of features per "
                 "token, and a list of labels per sequence"
             )
         if array.null_count:
@@ -136,6 +141,15 @@ def _join_chunks(column: ArrowObject) -> ArrowObject:
     """Return the chunks of a column as one array."""
     array = column.combine_chunks()
     return array if not hasattr(array, "chunks") else arrow()[0].concat_arrays(array.chunks)
+
+
+def _to_list(values: ArrowObject) -> list[object]:
+    """Return the values of an Arrow array as Python objects; equal texts of a dictionary become one object."""
+    if not arrow()[0].types.is_dictionary(values.type):
+        return list(values.to_pylist())
+    values.validate(full=True)
+    distinct = object_array([*values.dictionary.to_pylist(), None])
+    return list(distinct[values.indices.fill_null(len(distinct) - 1).to_numpy()])
 
 
 def _find_runs(names: Array) -> tuple[npt.NDArray[np.int64], tuple[object, object] | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, islice
@@ -25,6 +25,7 @@ from kernelcrf.validation import shown_list
 
 MAGIC = b"PAR1"
 ARROW_SCHEMA = b"ARROW:schema", b"arrow-schema"
+TEXT = "BYTE_ARRAY"
 ROWS = 1024
 
 
@@ -46,7 +47,9 @@ class ParquetSource:
         """
         with arrow_errors(self.name):
             self._check(groups, columns, objects)
-            return self.arrow.read_row_groups(list(groups), list(columns))
+            # Arrow cannot read lists of texts as dictionaries from several row groups at a time.
+            tables = [self.arrow.read_row_group(group, list(columns)) for group in groups]
+            return arrow()[0].concat_tables(tables)
 
     def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[ArrowObject]:
         """Yield Arrow record batches of at most `n_rows` rows; raise if their Python objects need too much memory."""
@@ -76,18 +79,23 @@ class ParquetSource:
 
 
 @contextmanager
-def open_parquet(path: str, filesystem: ArrowObject = None, name: str | None = None) -> Iterator[ParquetSource]:
-    """Open a Parquet file on an Arrow filesystem, by default the local one; errors show `name` instead of `path`."""
+def open_parquet(
+    path: str, filesystem: ArrowObject = None, name: str | None = None, encoded: Collection[str] = ()
+) -> Iterator[ParquetSource]:
+    """Open a Parquet file on an Arrow filesystem, by default the local one; errors show `name` instead of `path`.
+
+    encoded : columns whose texts are read as Arrow dictionaries, which store each distinct text once.
+    """
     name = path if name is None else name
     with arrow_errors(name):
         native = (arrow()[0].fs.LocalFileSystem() if filesystem is None else filesystem).open_input_file(path)
     with io.BufferedReader(native) as file:
         with arrow_errors(name):
-            source = _source(native, file, name)
+            source = _source(native, file, name, encoded)
         yield source
 
 
-def _source(native: ArrowObject, file: BinaryIO, name: str) -> ParquetSource:
+def _source(native: ArrowObject, file: BinaryIO, name: str, encoded: Collection[str]) -> ParquetSource:
     pa, pq = arrow()
     size = native.size()
     tail = bytes(native.read_at(8, size - 8)) if size >= 12 else b""
@@ -101,8 +109,10 @@ def _source(native: ArrowObject, file: BinaryIO, name: str) -> ParquetSource:
     # A list in the footer cannot have more entries than the footer has bytes.
     limits = {"thrift_container_size_limit": max(1, length), "thrift_string_size_limit": max(1, length)}
     metadata = pq.ParquetFile(pa.BufferReader(MAGIC + data + tail), **limits).metadata
+    leaves = (metadata.schema.column(k) for k in range(len(metadata.schema)))
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == TEXT and leaf.path.split(".")[0] in encoded]
     # Reading ahead would keep several row groups in memory.
-    opened = pq.ParquetFile(native, metadata=metadata, pre_buffer=False)
+    opened = pq.ParquetFile(native, metadata=metadata, pre_buffer=False, read_dictionary=texts)
     return ParquetSource(file, size, opened, footer, name)
 
 
