@@ -404,10 +404,14 @@ OPTIONS = {"only": "", "rounds": 7, "tokens": 10_000_000, "parts": 196, "before"
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    found = {name: part for name, part in (common.load("speed.cluster") or {}).items() if name in PARTS}
+    before = common.load("speed.cluster") or {}
+    found = {name: part for name, part in before.items() if name in PARTS}
+    chosen = [name for name in PARTS if options.only in ("", name)]
+    commits = {name: before.get("commits", {}).get(name, before.get("commit")) for name in found}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return found | {name: part(options) for name, part in PARTS.items() if options.only in ("", name)}
+        found |= {name: PARTS[name](options) for name in chosen}
+    return found | {"commits": commits | dict.fromkeys(chosen, common.commit())}
 
 
 def table(results: dict[str, Any]) -> str:

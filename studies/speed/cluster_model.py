@@ -32,7 +32,7 @@ class Constants:
     Tokens have features by hashed names, sparse features with weights for observed pairs, or landmarks.
 
     bundle, growth : b bundles cost the scheduler `bundle` times b to the power of `growth`.
-    threads : how many times as fast as one thread a worker of two threads is.
+    threads : how many times as fast as one thread two threads are.
     """
 
     hashed_token: float
@@ -65,11 +65,11 @@ def constants(results: dict[str, Any]) -> Constants:
     few, many = observed(results)
     slope = 2 * (many["seconds"] - few["seconds"]) / (many["tokens"] - few["tokens"])
     scale = 1000 / cluster.N_FEATURES * 8 / cluster.N_LABELS
-    (threads,) = {
-        results["sizes"][f"{many['tokens']:,} tokens, one process, one thread"]["seconds"] / one["seconds"]
-        for name, one in results["sizes"].items()
-        if name == f"{many['tokens']:,} tokens, one worker of two threads"
-    }
+    one, two = (
+        results["sizes"][f"{many['tokens']:,} tokens, one process, {name}"]["seconds"]
+        for name in ("one thread", "two threads")
+    )
+    threads = one / two
     return Constants(hashed, slope, dense * scale, float(np.exp(bundle)), float(growth), part, byte, weight, threads)
 
 
@@ -120,7 +120,7 @@ def table(results: dict[str, Any]) -> str:
             ["c", f"{1e3 * c.part:.2f} ms per part and thread"],
             ["s", f"{1e9 * c.byte:.2f} ns per byte and hop"],
             ["h", f"{1e9 * c.weight:.0f} ns per weight"],
-            ["a worker of two threads", f"{c.threads:.2f} times as fast as one thread"],
+            ["two threads", f"{c.threads:.2f} times as fast as one thread"],
         ],
     )
     rows = []
@@ -144,7 +144,11 @@ def write_page() -> None:
     results = common.load("speed.cluster")
     assert results is not None
     facts = ", ".join(f"{package} {value}" for package, value in results["environment"].items())
-    facts = f"`python -m studies speed.cluster`, commit {results['commit']}, {facts}"
+    commits: dict[str, list[str]] = {}
+    for part in cluster.PARTS:
+        commits.setdefault(results.get("commits", {}).get(part, results["commit"]), []).append(part)
+    measured = ", ".join(f"{' and '.join(parts)} on commit {commit}" for commit, parts in commits.items())
+    facts = f"`python -m studies speed.cluster`: {measured}; {facts}"
     text = PAGE.read_text(encoding="utf-8")
     for mark, part in {"measured": f"{cluster.table(results)}\n\n*{facts}*", "model": table(results)}.items():
         pattern = rf"(<!-- {mark} -->\n).*?(<!-- end of {mark} -->)"

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.arrays import UserData
-from kernelcrf.distributed.cluster import Cluster, Handle
+from kernelcrf.distributed.cluster import Cluster, Handle, Value
 from kernelcrf.readers.containers import read_list
 from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.sequences import open_sequences
@@ -118,6 +118,44 @@ def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: C
     return cluster.each(_pair, parts, others)
 
 
+def load_rows(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> Sequence[Handle]:
+    """Load labelled rows on the workers; return one handle per part of the data, which refers to `RawSequences`."""
+    if isinstance(X, SequenceSources):
+        _refuse_others(y, sample_weight, "SequenceSources")
+        return cluster.load(X.sources)
+    if not is_distributed(X):
+        return cluster.load(_cut_rows(X, y, sample_weight, cluster))
+    parts: Sequence[Handle] = cluster.load(_list_delayed(X))
+    n = len(parts)
+    columns = [_load_column(name, given, X, n, cluster) for name, given in (("y", y), ("sample_weight", sample_weight))]
+    return cluster.each(_join_columns, parts, *columns)
+
+
+def _load_column(name: str, given: UserData, X: UserData, n_parts: int, cluster: Cluster) -> Sequence[Value]:
+    """Return labels or weights of rows: for each part of X, a handle to them, the name of their column in X, or None.
+
+    name : the argument `given`, for error messages.
+    """
+    if given is None and name == "sample_weight":
+        return [None] * n_parts
+    if isinstance(given, str) and hasattr(X, "columns"):
+        if given not in X.columns:
+            raise ValueError(
+                f"{name}={given!r} is not a column of the dask.dataframe X, whose columns are {shown_list(X.columns)}: "
+                "expected one of them"
+            )
+        return [given] * n_parts
+    if not is_distributed(given):
+        raise TypeError(
+            f"X is a Dask collection, but {name} is of type {type(given).__name__}: expected a Dask collection with as "
+            "many partitions as X, or the name of a column of a dask.dataframe"
+        )
+    column = cluster.load(_list_delayed(given))
+    if len(column) != n_parts:
+        raise ValueError(f"X has {n_parts} partitions, but {name} has {len(column)}: expected the same number")
+    return column
+
+
 def check_ends(ends: Iterable[tuple[object, object] | None]) -> None:
     """Raise if a sequence is in two parts of the data.
 
@@ -182,7 +220,33 @@ def _cut(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) ->
     ]
 
 
+def _cut_rows(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> list[Callable[[], RawSequences]]:
+    """Divide rows in memory into parts of equal size; return one function per part, which returns `RawSequences`."""
+    X = read_list(X, "X") if isinstance(X, list | tuple) else X
+    n_rows = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    y = np.asarray(y) if y is None or not hasattr(y, "__len__") else y
+    if np.ndim(y) != 1 or len(y) != n_rows:
+        raise ValueError(f"X has {n_rows} rows and y has shape {np.shape(y)}: expected one label per row")
+    y = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+    weights = read_weights(sample_weight, n_rows, "row")
+    if not n_rows:
+        raise ValueError("X has no rows: expected at least one row")
+    runs = split_evenly(np.ones(n_rows, int), cluster.parts_of(0, n_rows))
+    rows = X.iloc if hasattr(X, "iloc") else X
+    cuts = [slice(run.start, run.stop) for run in runs]
+    return [partial(RawSequences, rows[cut], y[cut], None if weights is None else weights[cut]) for cut in cuts]
+
+
 # A worker calls the functions below with one part.
+
+
+def _join_columns(X: UserData, y: UserData, weights: UserData) -> RawSequences:
+    """Return rows with their labels and weights, either of which may be the name of a column of the data frame X."""
+    names = [column for column in (y, weights) if isinstance(column, str)]
+    y, weights = (X[column] if isinstance(column, str) else column for column in (y, weights))
+    labels = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+    weights = None if weights is None else np.asarray(weights, np.float64)
+    return RawSequences(X.drop(columns=names) if names else X, labels, weights)
 
 
 def _pair(X: UserData, y: UserData) -> RawSequences:

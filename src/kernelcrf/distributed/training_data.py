@@ -6,7 +6,6 @@ Neighbouring parts are joined if the engine asks for fewer parts.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,9 +14,9 @@ from itertools import chain, compress
 
 import numpy as np
 
-from kernelcrf.arrays import UserData, is_sparse
+from kernelcrf.arrays import Floats, Places, UserData, is_sparse
 from kernelcrf.basis.factor import stack
-from kernelcrf.distributed.cluster import Cluster, Handle
+from kernelcrf.distributed.cluster import Cluster, Function, Handle
 from kernelcrf.distributed.corpus import DistributedSequences
 from kernelcrf.distributed.sources import RawSequences, check_ends, load_sequences, split_evenly
 from kernelcrf.fitting.sequences import LabelledSequences
@@ -181,25 +180,40 @@ def _difference_error(here: str, there: str) -> ValueError:
     return ValueError(f"X has {here} in one part and {there} in another: expected the same in all parts")
 
 
-def _gamma_by_scale(data: DistributedSequences, n_tokens: int, d: int) -> float:
+def gamma_by_scale(data: DistributedSequences, *, weighted: bool = False) -> float:
     """Return the value of gamma="scale", computed from the variance of all entries of the inputs.
 
-    The inputs are a matrix with `n_tokens` rows and d columns.
+    weighted : whether tokens count with the weight of their sequence.
     """
-    cluster, parts, n = data.cluster, data.parts, max(n_tokens * d, 1)
-    mean = cluster.sum(_sum_entries, parts) / n
-    return gamma_of_variance(float(cluster.sum(_sum_squares, parts, shared=(mean,))) / n, d)
+    cluster, parts, d = data.cluster, data.parts, data.n_features
+    total, mass = cluster.sum(_sum_entries, parts, shared=(weighted,))
+    n = max(mass * d, np.finfo(np.float64).tiny)
+    squares = float(cluster.sum(_sum_squares, parts, shared=(total / n, weighted)))
+    return gamma_of_variance(squares / n, d)
 
 
-def _sum_entries(part: LabelledSequences) -> float:
-    return float(part.X.sum(dtype=np.float64))
+def _weights_of_tokens(part: LabelledSequences, weighted: bool) -> Floats:
+    if part.weights is None or not weighted:
+        return np.ones(part.chains.n_nodes)
+    return np.repeat(part.weights, part.chains.lengths)
 
 
-def _sum_squares(part: LabelledSequences, mean: float) -> float:
-    """Return the sum of (x - mean)^2 over all entries x of the inputs, including zeros that are not stored."""
-    stored = np.asarray(part.X.data if is_sparse(part.X) else part.X, np.float64)
+def _sum_entries(part: LabelledSequences, weighted: bool) -> Floats:
+    """Return the weighted sum of all entries of the inputs, and the sum of the weights of all tokens."""
+    weights = _weights_of_tokens(part, weighted)
+    return np.array([weights @ np.asarray(part.X.sum(axis=1, dtype=np.float64)).ravel(), weights.sum()])
+
+
+def _sum_squares(part: LabelledSequences, mean: float, weighted: bool) -> float:
+    """Return the weighted sum of (x - mean)^2 over all entries x, including zeros that are not stored."""
+    X, weights = part.X, _weights_of_tokens(part, weighted)
+    stored = np.asarray(X.data if is_sparse(X) else X, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.square(stored - mean).sum() + (math.prod(part.X.shape) - stored.size) * mean * mean)
+        squares = np.square(stored - mean)
+        if not is_sparse(X):
+            return float(weights @ squares.sum(axis=1))
+        counts = np.diff(X.indptr)
+        return float(np.repeat(weights, counts) @ squares + (weights @ (X.shape[1] - counts)) * mean * mean)
 
 
 def current_cluster() -> Cluster:
@@ -271,21 +285,32 @@ def read_parts(
         before = earlier[0].entries[None] if isinstance(earlier[0], InputsReader) else earlier[0]
         reader = add_names(before, sorted(summary.names))
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
-    filled = np.flatnonzero(summary.tokens)
-    n_bytes = summary.n_bytes(n_components[summary.is_sparse])
-    n_parts = cluster.parts_of(n_bytes, len(filled))
-    runs = [filled[run] for run in split_evenly(np.array(summary.tokens)[filled], n_parts)]
     read = partial(_read, reader, labels, legal, class_weight)
-    calls = [
+    n_bytes = summary.n_bytes(n_components[summary.is_sparse])
+    parts = place_parts(cluster, read, raw, firsts, summary.tokens, n_bytes)
+    data = DistributedSequences(cluster, parts, len(labels.classes), reader.n_features, summary.is_sparse, legal)
+    named = InputsReader.of_whole(reader, inputs) if inputs else reader
+    return TrainingData(named, labels, legal, data, lambda _: gamma_by_scale(data))
+
+
+def place_parts(
+    cluster: Cluster, read: Function, raw: Sequence[Handle], firsts: Places, tokens: Sequence[int], n_bytes: int
+) -> Sequence[Handle]:
+    """Join neighbouring sources, and let the workers convert them to the parts of the data; return handles.
+
+    read : a function that converts several sources to one part, given the index of the first sample of each source, and
+        the sources.
+    raw, firsts, tokens : for each source, its handle, the index of its first sample, and its number of tokens.
+    n_bytes : the size of the data with their features.
+    """
+    filled = np.flatnonzero(tokens)
+    n_parts = cluster.parts_of(n_bytes, len(filled))
+    runs = [filled[run] for run in split_evenly(np.array(tokens)[filled], n_parts)]
+    parts = [
         cluster.call(read, firsts[run].tolist(), [raw[k] for k in run], place=at / len(runs))
         for at, run in enumerate(runs)
     ]
-    parts = cluster.bundle(calls, n_bytes)
-    del calls
-    data = DistributedSequences(cluster, parts, len(labels.classes), reader.n_features, summary.is_sparse, legal)
-    n_tokens, d = sum(summary.tokens), reader.n_features
-    named = InputsReader.of_whole(reader, inputs) if inputs else reader
-    return TrainingData(named, labels, legal, data, lambda _: _gamma_by_scale(data, n_tokens, d))
+    return cluster.bundle(parts, n_bytes)
 
 
 def _leave_out(part: RawSequences, labels: LabelReader, class_weight: UserData) -> RawSequences:

@@ -25,7 +25,6 @@ from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.chain import ChainDistribution
 from kernelcrf.estimators.base import Fitted
-from kernelcrf.estimators.input import Input
 from kernelcrf.estimators.parameters import LAPLACE, OF_STREAMS, STORED_DTYPE
 from kernelcrf.estimators.prior import earlier_of
 from kernelcrf.estimators.sequences import SequenceEstimator
@@ -548,14 +547,6 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         decoding = find_rule(self.decoding).name
         by_token = decoding == MARGINAL or (decoding == AUTO_RULE and tokens_count_alone(reader, classes, legal))
         return Comparison(choice, metric, counts=_are_tags(classes), by_token=by_token, decode=decode)
-
-    def _expected_features(self) -> dict[bool, int]:
-        """Return the likely number of kernel features per token, which determines how data are divided on a cluster.
-
-        The result is a dict with the key False for dense inputs and True for sparse inputs.
-        """
-        inputs = list(self._named_inputs.values()) or [Input(self.kernel, n_components=self.n_components)]
-        return {sparse: sum(one.expected_features(sparse=sparse) for one in inputs) for sparse in (False, True)}
 
 
 def _of_one(model: ChainModel, X: UserData, lengths: UserData, base_scores: UserData) -> OneSequence | None:

@@ -18,6 +18,7 @@ and the mode, the evidence, and the posterior mean and variance of f are the sam
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar
@@ -29,6 +30,8 @@ from sklearn.utils.validation import check_consistent_length
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.arrays import Array, Floats, UserData, is_sparse
 from kernelcrf.decoding import VITERBI
+from kernelcrf.distributed.cluster import ENGINE, releasing
+from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.rows import RowDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.kernel import KernelEstimator
@@ -95,7 +98,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         Seed for the choice of landmarks, and for random starting points of the search for a kernel.
     n_components, certify_full : as in ChainCRF
         With rows in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
-    penalty, solver, tol, max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
+    penalty, solver, tol, max_iter, checkpoint, engine, n_jobs, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.
 
     Attributes
@@ -132,6 +135,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
 
     laplace: Annotated[bool | str, LAPLACE] = False
     classes: Annotated[Any, CLASSES] = None
+    engine: Annotated[Any, ENGINE] = None
 
     _has_edges: ClassVar[bool] = False
     _model_type = RowModel
@@ -139,8 +143,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     classes_ = Fitted[Array]("classes")
     feature_names_in_ = FittedNames("reader.column_names")
 
+    @releasing()
     def fit(
-        self, X: UserData, y: UserData, sample_weight: UserData = None, *, base_scores: UserData = None
+        self, X: UserData, y: UserData = None, sample_weight: UserData = None, *, base_scores: UserData = None
     ) -> KernelClassifier:
         """Fit the model to a dense or sparse matrix X and to y, and return it.
 
@@ -148,12 +153,17 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         rows, y can also be an array or a data frame with the probability of each class, one row per row of X. The
         columns of an array have the order of `classes_`.
 
+        On a cluster, X is also a dask.array or a dask.dataframe, and y one with as many partitions. If X is a
+        dask.dataframe, y and `sample_weight` can be names of its columns. There, y has one label per row.
+
         base_scores : scores that are added to those of the model and not learned, with one row per row of X and one
             column per class, in the order of `classes_`. Pass scores of the same kind to `predict` and to the other
             methods that accept them.
         """
         self._validate_params()
         earlier, prior, given = self._find_start(), self._find_prior(), X
+        if self.engine is not None or is_distributed(X):
+            return self._fit_on_cluster(X, y, sample_weight, earlier, base_scores)
         before = earlier or prior
         soft_labels, soft = SoftLabels.of_rows(y), None
         if soft_labels is not None:
@@ -212,8 +222,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         def make() -> dict[str, InputKernel]:
             if rows.named is not None:
                 return self._named_kernels(rows.named, by_scale)
-            shape = X.shape[1], is_sparse(X), partial(by_scale, TOKENS)
-            return {"kernel": self._make_kernel("kernel", *shape)}
+            return self._row_kernel(rows, is_sparse(X), partial(by_scale, TOKENS))
 
         update = None
         if prior is not None:
@@ -222,6 +231,39 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         dense = self._dense_inputs(rows.named) if rows.named is not None else [] if is_sparse(X) else [TOKENS]
         trained = self._train_chain(data, len(classes), make, earlier, prior=update, dense=dense)
         self.model_ = RowModel.of(trained, rows, classes, self._specification, base or ())
+        return self
+
+    def _row_kernel(self, rows: RowReader, sparse: bool, by_scale: Callable[[], float]) -> dict[str, InputKernel]:
+        return {"kernel": self._make_kernel("kernel", rows.n_features, sparse, by_scale)}
+
+    def _fit_on_cluster(
+        self, X: UserData, y: UserData, sample_weight: UserData, earlier: RowModel | None, base_scores: UserData
+    ) -> KernelClassifier:
+        from kernelcrf.distributed.rows import read_row_parts
+
+        for name, given in (("base_scores", base_scores), ("prior", self.prior), ("inputs", self.inputs)):
+            if given is not None:
+                raise ValueError(
+                    f"{name} cannot be combined with data on a cluster: pass rows in this process and engine=None, or "
+                    f"{name}=None"
+                )
+        if earlier is not None:
+            check_base_scores(earlier.base, None)
+        read = read_row_parts(
+            X,
+            y,
+            sample_weight,
+            self.engine,
+            owner=type(self).__name__,
+            n_components=self._expected_features(),
+            classes=self.classes,
+            class_weight=self.class_weight,
+            earlier=None if earlier is None else (earlier.reader, earlier.classes),
+        )
+        sparse = read.data.is_sparse
+        make = partial(self._row_kernel, read.reader, sparse, read.by_scale)
+        trained = self._train_chain(read.data, len(read.classes), make, earlier, dense=[] if sparse else [TOKENS])
+        self.model_ = RowModel.of(trained, read.reader, read.classes, self._specification, ())
         return self
 
     def decision_function(self, X: UserData, *, base_scores: UserData = None) -> Array:
