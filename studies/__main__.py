@@ -34,9 +34,10 @@ DOCS = ROOT / "docs"
 # speed.cluster, which is on the page on scaling.
 STUDIES = {
     "accuracy": (
-        "letters label_efficiency_letters activity segments proteins several_inputs tagging_tasks multilabel addresses "
-        "gpstruct prosody figure_1 defaults elastic_net spans costs conformal calibration certified hidden structure "
-        "annotators updates adaptation active_learning evidence variances leave_one_out | pictures primer_pictures"
+        "letters label_efficiency_letters activity streams segments proteins several_inputs tagging_tasks multilabel "
+        "addresses gpstruct prosody figure_1 defaults elastic_net spans costs conformal calibration certified hidden "
+        "structure annotators updates adaptation active_learning evidence variances leave_one_out "
+        "| pictures primer_pictures"
     ),
     "speed": (
         "training penalties tagging streaming evaluation letters classifier growth inputs graphs startup "
