@@ -135,13 +135,13 @@ def nets(name: str, c1: float, c2: float) -> dict[str, Any]:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     most, rows = options.sentences or None, []
-    for name in options.data.split(","):
+    for name in filter(None, options.data.split(",")):
         for C in (*CS, "auto"):
             key = f"penalties {name} {C} {options.sentences}"
             rows.append(common.kept(key, lambda name=name, C=C: fits(name, C, most)))
             print(table({"rows": rows[-1:]}).splitlines()[-1], flush=True)
     elastic = []
-    for name in options.elastic.split(","):
+    for name in filter(None, options.elastic.split(",")):
         for c1, c2 in PENALTIES:
             key = f"elastic net {name} {c1} {c2}"
             elastic.append(common.kept(key, lambda name=name, c1=c1, c2=c2: nets(name, c1, c2)))

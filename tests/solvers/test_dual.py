@@ -33,7 +33,7 @@ from objectives import random_objective
 
 
 def sparse_objective(
-    seed, *, n_labels=3, C=(1.5, 0.7), weighted=False, legal=False, shared=False, pairs=False, lengths=None
+    seed, *, n_labels=3, C=(1.5, 0.7), weighted=False, legal=False, shared=False, pairs=False, dense=(), lengths=None
 ):
     rng = np.random.default_rng(seed)
     lengths = tuple(rng.integers(0, 8, 12)) if lengths is None else lengths
@@ -56,7 +56,15 @@ def sparse_objective(
         # Some pairs have a weight, whether they occur or not.
         node, edge = (replace(term, pairs=Pairs.of(rng.random((term.n, term.k_y.L)) < 0.6)) for term in layout.terms)
         layout, features = Layout((node, edge)), features.with_pairs(node.pairs)
-    partition = ChainPartition(chains, n_labels, labels, {"node": features}, None, weights, rules)
+    of_terms, node = {"node": features}, layout.terms[0]
+    for k, dtype in enumerate(dense):
+        # Dense inputs have their own prior variance, and one of them is shared by several tokens.
+        F = rng.normal(size=(chains.n_nodes, 4 + k)).astype(dtype)
+        index = rng.integers(chains.n_nodes, size=chains.n_nodes) if k == 0 else None
+        of_terms[f"dense {k}"] = TokenFeatures(F, index)
+        term = replace(node, name=f"dense {k}", n=4 + k, C=node.C * (k + 2), pairs=None)
+        layout = Layout((term, *layout.terms) if k == 0 else (*layout.terms, term))
+    partition = ChainPartition(chains, n_labels, labels, of_terms, None, weights, rules)
     return Objective(layout, [partition], LocalEngine(1))
 
 
@@ -64,7 +72,18 @@ def sparse_objective(
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     "kind",
-    [{}, {"weighted": True}, {"legal": True}, {"shared": True}, {"pairs": True}, {"n_labels": 17}, {"n_labels": 1}],
+    [
+        *(
+            {},
+            {"weighted": True},
+            {"legal": True},
+            {"shared": True},
+            {"pairs": True},
+            {"n_labels": 17},
+            {"n_labels": 1},
+        ),
+        *({"dense": (np.float64,)}, {"dense": (np.float64, np.float64), "pairs": True, "n_labels": 17}),
+    ],
     ids=str,
 )
 def test_the_dual_ends_at_the_optimum(seed, kind):
@@ -249,12 +268,13 @@ def test_one_large_gap_does_not_count_as_slow():
 
 
 @pytest.mark.parametrize("l1", [0.0, 0.3])
-@pytest.mark.parametrize("kind", [{}, {"weighted": True, "pairs": True, "n_labels": 17}], ids=str)
+@pytest.mark.parametrize("kind", [{}, {"weighted": True, "pairs": True, "n_labels": 17, "dense": (float,)}], ids=str)
 def test_the_gap_is_that_of_the_objective_for_any_centre(kind, l1):
     """P(theta) - D is the gap of the proximal problem, summed over sequences, and the excess of the weights."""
     objective = sparse_objective(11, **kind)
     if l1:
-        terms = (replace(term, penalty=ElasticNet(l1)) for term in objective.layout.terms)
+        # With an L1 penalty, all terms of tokens must have the same C.
+        terms = (replace(term, penalty=ElasticNet(l1), C=1.5) for term in objective.layout.terms)
         objective = replace(objective, layout=Layout(tuple(terms)))
     ascent, rng = Ascent.of(objective, np.zeros(objective.layout.size)), np.random.default_rng(0)
     for _ in range(4):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -94,7 +95,7 @@ class Ascent:
 
         Return None if the messages of inference would underflow for these scores.
         """
-        partition, (states, transitions) = _chains(objective), _divide(objective.layout)
+        partition, (states, transitions) = _chains(objective), _divide(objective)
         n_samples, edges = partition.chains.n_samples, w.shape
         rows = WeightRows.of(states, padded_width(partition.n_labels))
         scales = np.repeat([_scale(term, states) for term in states], [term.size for term in states])
@@ -104,11 +105,9 @@ class Ascent:
         G, g = np.zeros(len(rows.labels)), np.zeros(edges)
         if loops.moments(*data, rows.pointers, rows.labels, rows.width, a, b, r, q, entropies, G, g):
             return None
-        features = PulledWeights.of(states[0].C, _l1(states[0]), *_prior(objective.layout, rows, scales), G)
+        features = PulledWeights.of(states[0].C, _l1(states[0]), *_prior(objective, rows, scales), G)
         last = (transitions or states)[0]
-        steps = PulledWeights.of(
-            last.C, _l1(last) if transitions else 0.0, *_prior_of_steps(objective.layout, edges), g
-        )
+        steps = PulledWeights.of(last.C, _l1(last) if transitions else 0.0, *_prior_of_steps(objective, edges), g)
         etas, gaps = np.full(n_samples, FIRST_ETA), np.zeros(n_samples)
         return cls(objective, data, rows, scales, features, steps, a, b, r, q, entropies, etas, gaps)
 
@@ -134,7 +133,7 @@ class Ascent:
     def _join(self, weights: Floats, steps: Floats) -> Floats:
         """Return the weights of all terms as one vector, given those of features and a matrix for transitions."""
         layout = self.objective.layout
-        states, transitions = _divide(layout)
+        states, transitions = _divide(self.objective)
         parts = np.split(weights, np.cumsum([term.size for term in states])[:-1])
         by_name = {term.name: part for term, part in zip(states, parts, strict=True)}
         return layout.join(by_name | {term.name: term.pack(steps) for term in transitions})
@@ -233,21 +232,21 @@ def _near_labels(objective: Objective, dtype: DTypeLike) -> tuple[Array, Array]:
     return one_hot, nothing
 
 
-def _prior(layout: Layout, rows: WeightRows, scales: Floats) -> tuple[Array, Floats | None]:
+def _prior(objective: Objective, rows: WeightRows, scales: Floats) -> tuple[Array, Floats | None]:
     """Return the arrays `shares` and `mean` of `PulledWeights` for the weights of features."""
-    states, _ = _divide(layout)
-    shares = rows.spread(np.concatenate([_shares(layout, term) for term in states]))
+    states, _ = _divide(objective)
+    shares = rows.spread(np.concatenate([_shares(objective.layout, term) for term in states]))
     if all(term.mean is None for term in states):
         return shares, None
     means = [np.zeros(term.size) if term.mean is None else term.mean for term in states]
     return shares, rows.spread(np.concatenate(means) / scales)
 
 
-def _prior_of_steps(layout: Layout, shape: tuple[int, ...]) -> tuple[Array, Floats | None]:
+def _prior_of_steps(objective: Objective, shape: tuple[int, ...]) -> tuple[Array, Floats | None]:
     """Return the arrays `shares` and `mean` of `PulledWeights` for transitions."""
-    for term in _divide(layout)[1]:
+    for term in _divide(objective)[1]:
         mean = None if term.mean is None else term.unpack(term.mean.reshape(term.shape)).reshape(shape)
-        return term.unpack(_shares(layout, term).reshape(term.shape)).reshape(shape), mean
+        return term.unpack(_shares(objective.layout, term).reshape(term.shape)).reshape(shape), mean
     return np.ones(shape, np.uint8), None
 
 
@@ -258,10 +257,11 @@ def _shares(layout: Layout, term: Term) -> Array:
     return np.ones(term.size, np.uint8)
 
 
-def _divide(layout: Layout) -> tuple[list[Term], list[Term]]:
-    """Return the terms that score tokens (the first of them has inputs), and the terms that score transitions."""
-    steps = [term for term in layout.terms if term.kind.is_step]
-    return [term for term in layout.terms if term not in steps], steps
+def _divide(objective: Objective) -> tuple[list[Term], list[Term]]:
+    """Return the terms that score tokens, those with dense features last, and the terms that score transitions."""
+    partition, terms = _chains(objective), objective.layout.terms
+    states = sorted((term for term in terms if not term.kind.is_step), key=partial(_is_dense, partition))
+    return states, [term for term in terms if term.kind.is_step]
 
 
 def _l1(term: Term) -> float:
@@ -277,11 +277,24 @@ def _scale(term: Term, states: Sequence[Term]) -> float:
 def _data(objective: Objective) -> tuple[Any, ...]:
     """Return what the compiled loops read of the data.
 
-    These are the offsets of sequences, the row of each token in a sparse matrix of features, the arrays of this matrix,
-    labels, the weights of sequences, and three arrays that say which labels are legal. The features of all terms that
-    score tokens stand side by side; a term without inputs is a column of ones.
+    These are the offsets of sequences; the row of each token in a sparse matrix of features, and the arrays of this
+    matrix; dense features, the row of each token in them, and their factor; labels, the weights of sequences, and three
+    arrays that say which labels are legal.
     """
-    partition, (states, _) = _chains(objective), _divide(objective.layout)
+    partition = _chains(objective)
+    sparse, dense = _sparse_features(objective), _dense_features(objective)
+    return (
+        partition.chains.offsets, *sparse, *dense, partition.labels, _weights(partition), _legality(objective)
+    )  # fmt: skip
+
+
+def _sparse_features(objective: Objective) -> tuple[Array, Array, Array, Array]:
+    """Return the row of each token in a sparse matrix of features, and the arrays of this matrix.
+
+    The features of all terms with sparse features stand side by side; a term without inputs is a column of ones.
+    """
+    partition, (states, _) = _chains(objective), _divide(objective)
+    every, sparse = np.arange(partition.n_nodes), [term for term in states if not _is_dense(partition, term)]
 
     def columns(term: Term) -> Inputs:
         if term.name in partition.features:
@@ -291,12 +304,31 @@ def _data(objective: Objective) -> tuple[Any, ...]:
         ones[term.kind.rows(partition.chains)] = _scale(term, states)
         return sp.csr_array(ones)
 
-    first = partition.features[states[0].name]
-    F, rows = first.F, np.arange(partition.n_nodes) if first.index is None else first.index
-    if len(states) > 1:
-        F, rows = sp.hstack(list(map(columns, states)), "csr", F.dtype), np.arange(partition.n_nodes)
-    matrix = F.indptr, F.indices, F.data
-    return partition.chains.offsets, rows, *matrix, partition.labels, _weights(partition), _legality(objective)
+    if len(sparse) == 1 and states[0].name in partition.features:
+        first = partition.features[states[0].name]
+        F, rows = first.F, every if first.index is None else first.index
+    else:
+        F, rows = sp.hstack(list(map(columns, sparse)), "csr"), every
+    return rows, F.indptr, F.indices, F.data
+
+
+def _dense_features(objective: Objective) -> tuple[Array, Array, float]:
+    """Return an array of dense features, the row of each token in this array, and the factor of all features."""
+    partition, (states, _) = _chains(objective), _divide(objective)
+    every, dense = np.arange(partition.n_nodes), [term for term in states if _is_dense(partition, term)]
+    if not dense:
+        return np.zeros((1, 0)), np.zeros(partition.n_nodes, np.int64), 1.0
+    features = [partition.features[term.name] for term in dense]
+    if len(dense) == 1:
+        index = features[0].index
+        return np.ascontiguousarray(features[0].F), every if index is None else index, _scale(dense[0], states)
+    expanded = [one.F if one.index is None else one.F[one.index] for one in features]
+    scales = [_scale(term, states) for term in dense]
+    return np.hstack([F * F.dtype.type(scale) for F, scale in zip(expanded, scales, strict=True)]), every, 1.0
+
+
+def _is_dense(partition: ChainPartition, term: Term) -> bool:
+    return term.name in partition.features and not partition.features[term.name].is_sparse
 
 
 def _chains(objective: Objective) -> ChainPartition:

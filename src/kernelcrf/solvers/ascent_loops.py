@@ -17,24 +17,40 @@ GROWTH = 1.1
 
 
 @inlined
-def scores_of(pointers, columns, values, row, rows, labels, W, s, t):
-    """Multiply one row of a sparse matrix by the weights W, and write the resulting scores of labels to s[t].
+def fill_scores(tokens, low, T, pointers, columns, values, rows, labels, inputs, W, s):
+    """Multiply the features of one sequence by the weights W, and write the resulting scores of labels to s.
 
-    pointers, columns, values : the arrays indptr, indices and data of the CSR matrix.
+    low, T : the first token of the sequence, and its number of tokens.
+    pointers, columns, values : the arrays indptr, indices and data of the CSR matrix of sparse features, whose row
+        tokens[t] is that of token t.
     rows, labels : the arrays `pointers` and `labels` of `WeightRows`.
+    inputs : the dense features of the sequence. Their weights are the last ones in W.
     """
-    width = s.shape[1]
-    for j in range(width):
-        s[t, j] = 0
-    for k in range(pointers[row], pointers[row + 1]):
-        x, column = values[k], columns[k]
-        first, last = rows[column], rows[column + 1]
-        if last - first == width:
+    width, n = s.shape[1], inputs.shape[1]
+    if n > 0:
+        np.dot(inputs[:T], W[len(W) - n * width :].reshape(n, width), s[:T])
+    for t in range(T):
+        if n == 0:
             for j in range(width):
-                s[t, j] += x * W[first + np.uint64(j)]
-        else:
-            for i in range(first, last):
-                s[t, labels[i]] += x * W[i]
+                s[t, j] = 0
+        row = tokens[low + t]
+        for k in range(pointers[row], pointers[row + 1]):
+            x, column = values[k], columns[k]
+            first, last = rows[column], rows[column + 1]
+            if last - first == width:
+                for j in range(width):
+                    s[t, j] += x * W[first + np.uint64(j)]
+            else:
+                for i in range(first, last):
+                    s[t, labels[i]] += x * W[i]
+
+
+@inlined
+def copy_inputs(dense, places, scale, low, T, inputs):
+    """Write the dense features of one sequence, times `scale`, to `inputs`. The row of token t is places[t]."""
+    for t in range(T):
+        for j in range(dense.shape[1]):
+            inputs[t, j] = scale * dense[places[low + t], j]
 
 
 @compiled
@@ -125,7 +141,7 @@ def infer(a, b, legal, work, p, q):
 
 @compiled
 def moments(
-    offsets, tokens, pointers, columns, values, observed, weights, legal, rows, labels, width,
+    offsets, tokens, pointers, columns, values, dense, places, factor, observed, weights, legal, rows, labels, width,
     a, b, r, q, entropies, G, g,
 ):  # fmt: skip
     """Run inference on all sequences, given the token scores a and the transition scores b.
@@ -140,6 +156,7 @@ def moments(
     step, p, q_i = np.zeros_like(u), np.empty((len(u), n_labels)), np.empty_like(e[0])
     none, change = np.zeros(0), np.zeros(width)
     every = np.ones(len(G), np.uint8)
+    inputs, products = np.empty((len(u), dense.shape[1])), np.empty((dense.shape[1], width))
     for i in range(len(offsets) - 1):
         low, T = offsets[i], offsets[i + 1] - offsets[i]
         if T == 0:
@@ -155,7 +172,9 @@ def moments(
             for j in range(n_steps):
                 q[i, k, j] = q_i[k, j]
                 g[k, j] -= weights[i] * q_i[k, j]
-        move(tokens, low, T, pointers, columns, values, 1.0, step, rows, labels, every, 0.0, none, G, change)
+        copy_inputs(dense, places, factor, low, T, inputs)
+        multiply(inputs, T, step, products)
+        move(tokens, low, T, pointers, columns, values, 1.0, step, products, rows, labels, every, 0.0, none, G, change)
     return n_failed
 
 
@@ -174,15 +193,42 @@ def shrunk(value, threshold):
     return max(value - threshold, 0.0) + min(value + threshold, 0.0)
 
 
+@inlined
+def multiply(inputs, T, step, products):
+    """Write the product of the transposed dense features of one sequence and `step` to `products`."""
+    if len(products) > 0:
+        np.dot(inputs[:T].T, step[:T], products)
+
+
 @compiled
-def move(tokens, low, T, pointers, columns, values, sign, step, rows, labels, shares, threshold, V, W, change):
+def move(
+    tokens, low, T, pointers, columns, values, sign, step, products, rows, labels, shares, threshold, V, W, change
+):  # fmt: skip
     """Add the features of one sequence times `sign * step` to V, and write V, shrunk by `threshold`, to W.
 
     If `threshold` is 0, V is not used, and the product is added to W. The sequence has the tokens low to low + T - 1.
-    The step of each weight is multiplied by its entry of `shares`. The changes of the squares of W, divided by these
-    entries, are added up in `change`, one sum per label.
+    `products` are its transposed dense features times `step`. The step of each weight is multiplied by its entry of
+    `shares`. The changes of the squares of W, divided by these entries, are added up in `change`, one sum per label.
     """
     width = step.shape[1]
+    low_dense = np.uint64(len(W) - products.size)
+    for f in range(len(products)):
+        first = low_dense + np.uint64(f * width)
+        if threshold > 0:
+            for j in range(width):
+                i = first + np.uint64(j)
+                before, after = W[i], V[i] + shares[i] * (sign * products[f, j])
+                V[i] = after
+                after = shrunk(after, threshold)
+                change[j] += (after - before) * (after + before)
+                W[i] = after
+        else:
+            for j in range(width):
+                i = first + np.uint64(j)
+                before, moved = W[i], sign * products[f, j]
+                after = before + shares[i] * moved
+                change[j] += moved * (after + before)
+                W[i] = after
     for t in range(T):
         row = tokens[low + t]
         for k in range(pointers[row], pointers[row + 1]):
@@ -235,7 +281,8 @@ def move_steps(v, w, step, sign, shares, threshold):
 
 @compiled
 def visit(
-    order, measure, offsets, tokens, pointers, columns, values, observed, weights, legal, rows, labels, width,
+    order, measure, offsets, tokens, pointers, columns, values, dense, places, factor, observed, weights, legal,
+    rows, labels, width,
     lam, lam_edge, l1, l1_edge, shares, shares_edge, V, W, v, w, a, b, r, q, entropies, etas, gaps,
 ):  # fmt: skip
     """Take one ascent step for each sequence in `order`, and write the duality gap of each sequence i to gaps[i].
@@ -254,13 +301,14 @@ def visit(
     _, _, _, e, _, u, _, log_z, failed = work
     s, step, step_edge, change = np.empty_like(u), np.zeros_like(u), np.empty_like(w), np.empty(width)
     new_a, new_b = np.empty((len(u), n_labels), a.dtype), np.empty(w.shape, a.dtype)
+    inputs, products = np.empty((len(u), dense.shape[1])), np.empty((dense.shape[1], width))
     p, new_r, new_q = np.empty((len(u), n_labels)), np.empty((len(u), n_labels), r.dtype), np.empty_like(e[0])
     for i in order:
         low, T = offsets[i], offsets[i + 1] - offsets[i]
         if T == 0 or weights[i] == 0:
             continue
-        for t in range(T):
-            scores_of(pointers, columns, values, tokens[low + t], rows, labels, W, s, t)
+        copy_inputs(dense, places, factor, low, T, inputs)
+        fill_scores(tokens, low, T, pointers, columns, values, rows, labels, inputs, W, s)
         measured, gaps[i] = False, 0.0
         if measure:
             for t in range(T):
@@ -305,7 +353,25 @@ def visit(
                     step_edge[k, j] = scale_edge * (q[i, k, j] - new_q[k, j])
             for j in range(width):
                 change[j] = 0
-            move(tokens, low, T, pointers, columns, values, 1.0, step, rows, labels, shares, threshold, V, W, change)
+            multiply(inputs, T, step, products)
+            move(
+                tokens,
+                low,
+                T,
+                pointers,
+                columns,
+                values,
+                1.0,
+                step,
+                products,
+                rows,
+                labels,
+                shares,
+                threshold,
+                V,
+                W,
+                change,
+            )
             norms, norms_edge = 0.0, move_steps(v, w, step_edge, 1.0, shares_edge, threshold_edge)
             for j in range(width):
                 norms += change[j]
@@ -322,7 +388,24 @@ def visit(
                     gaps[i] = gain / eta
                 eta = min(GROWTH * eta, 1.0)
                 break
-            move(tokens, low, T, pointers, columns, values, -1.0, step, rows, labels, shares, threshold, V, W, change)
+            move(
+                tokens,
+                low,
+                T,
+                pointers,
+                columns,
+                values,
+                -1.0,
+                step,
+                products,
+                rows,
+                labels,
+                shares,
+                threshold,
+                V,
+                W,
+                change,
+            )
             move_steps(v, w, step_edge, -1.0, shares_edge, threshold_edge)
             eta *= 0.5
         etas[i] = eta

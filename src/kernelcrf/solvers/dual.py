@@ -15,7 +15,7 @@ transition scores b_i. If s_i and w are the token scores and transition scores f
 
 where the step size eta is halved until D increases. Few passes are enough, because theta changes after every sequence
 and not only after every pass over the data. On the other hand, sequences are processed one after the other in a single
-thread, and features must be sparse.
+thread, and at least one term must have sparse features.
 
 For this theta, the gap P(theta) - D(alpha) is a sum over the sequences of
 
@@ -75,6 +75,8 @@ FIRST_REPORT, LATER, FIRST_SHARE = 3, 4, 0.5
 class Dual:
     """Solver for sparse features, which maximises the dual objective by exponentiated gradients.
 
+    Terms with dense features may stand beside those with sparse features.
+
     seed : the seed of the random order in which sequences are processed.
 
     Examples
@@ -95,9 +97,9 @@ class Dual:
     def suits(objective: Objective) -> bool:
         """Return whether this solver can minimise the objective.
 
-        It needs sequences in this process, observed labels, sparse features, label_kernel="delta", and transitions that
-        do not depend on inputs. With an L1 penalty, all terms that score tokens must have the same C. Weights must be
-        independent under the prior.
+        It needs sequences in this process, observed labels, sparse features of at least one term, label_kernel="delta",
+        and transitions that do not depend on inputs. With an L1 penalty, all terms that score tokens must have the same
+        C. Weights must be independent under the prior.
         """
         if not objective.is_convex or len(objective.partitions) != 1 or objective.layout.joint is not None:
             return False
@@ -116,16 +118,19 @@ class Dual:
         if len(l1) > 1 or (l1 != {0.0} and any(term.C != first.C for term in states)):
             return False
         with_inputs = [term for term in terms if term.name in partition.features]
-        sparse = all(term.kind.is_token and partition.features[term.name].is_sparse for term in with_inputs)
-        return first in with_inputs and sparse and all(term.k_y.is_identity for term in terms)
+        if not all(term.kind.is_token for term in with_inputs):
+            return False
+        # Without sparse features, L-BFGS is faster: its preconditioner is good, and its products are large.
+        has_sparse = any(partition.features[term.name].is_sparse for term in with_inputs)
+        return has_sparse and all(term.k_y.is_identity for term in terms)
 
     def check(self, objective: Objective) -> None:
         """Raise ValueError if this solver cannot minimise the objective."""
         if not self.suits(objective):
             raise ValueError(
                 "solver='dual' cannot minimise this objective: expected kernel='linear' with sparse inputs or feature "
-                "dicts, all labels observed, no inputs of steps, no base_scores and label_kernel='delta'. Otherwise "
-                "use solver='lbfgs'"
+                "dicts for at least one input, all labels observed, no inputs of steps, no base_scores and "
+                "label_kernel='delta'. Otherwise use solver='lbfgs'"
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
