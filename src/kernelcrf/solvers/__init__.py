@@ -1,7 +1,6 @@
 """Solvers that minimise the objective of a fit. The Newton solvers share one loop and one line search."""
 
 from kernelcrf.objective import Objective
-from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.solvers.dual import Dual
 from kernelcrf.solvers.lbfgs import LBFGS
 from kernelcrf.solvers.loop import Progress, Record, Solution, Solver, minimise
@@ -36,19 +35,11 @@ def find_solver(solver: str | Solver, objective: Objective) -> Solver:
     differentiable, and `LBFGS` otherwise.
     """
     OF_ONE_FIT.check("solver", solver)
-    parts = [partition for partition in objective.partitions if isinstance(partition, ChainPartition)]
-    one_label = all(partition.counts_each_label for partition in parts)
     if solver == "auto":
-        if one_label and Dual.suits(objective):
+        if Dual.suits(objective):
             return Dual()
         return LBFGS() if objective.layout.absolute is not None else Proximal()
-    chosen = SOLVERS[solver]() if isinstance(solver, str) else solver
-    if isinstance(chosen, Dual) and objective.is_convex and not one_label:
-        raise ValueError(
-            "solver='dual' cannot minimise this objective: expected one label per token and one weight per sequence, "
-            "without soft labels and weights of tokens. Otherwise use solver='lbfgs'"
-        )
-    return chosen
+    return SOLVERS[solver]() if isinstance(solver, str) else solver
 
 
 __all__ = [

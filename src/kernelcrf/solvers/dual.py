@@ -97,14 +97,14 @@ class Dual:
     def suits(objective: Objective) -> bool:
         """Return whether this solver can minimise the objective.
 
-        It needs sequences in this process, observed labels, sparse features of at least one term, label_kernel="delta",
-        and transitions that do not depend on inputs. With an L1 penalty, all terms that score tokens must have the same
-        C. Weights must be independent under the prior.
+        It needs sequences in this process, one label per token, sparse features of at least one term,
+        label_kernel="delta", and transitions that do not depend on inputs. With an L1 penalty, all terms that score
+        tokens must have the same C. Weights must be independent under the prior.
         """
         if not objective.is_convex or len(objective.partitions) != 1 or objective.layout.joint is not None:
             return False
         partition, terms = objective.partitions[0], objective.layout.terms
-        if not isinstance(partition, ChainPartition) or partition.base is not None:
+        if not isinstance(partition, ChainPartition) or partition.base is not None or not partition.counts_each_label:
             return False
         has_edges, first = partition.has_edges(objective.layout), terms[0]
         if sum(term.kind.is_step for term in terms) != has_edges or not first.kind.is_token:
@@ -129,8 +129,8 @@ class Dual:
         if not self.suits(objective):
             raise ValueError(
                 "solver='dual' cannot minimise this objective: expected kernel='linear' with sparse inputs or feature "
-                "dicts for at least one input, all labels observed, no inputs of steps, no base_scores and "
-                "label_kernel='delta'. Otherwise use solver='lbfgs'"
+                "dicts for at least one input, one label per token and one weight per sequence, no inputs of steps, no "
+                "base_scores and label_kernel='delta'. Otherwise use solver='lbfgs'"
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
