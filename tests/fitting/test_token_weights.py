@@ -193,7 +193,7 @@ def test_estimators_and_methods_without_weights_of_tokens_say_so():
             method(X, Y, W)
     words = [[{"w": float(row[0])} for row in x] for x in X]
     for solver in ("dual", Dual()):
-        with pytest.raises(ValueError, match="solver='dual' cannot minimise this objective: .*one label per"):
+        with pytest.raises(ValueError, match=r"solver='dual' cannot minimise this objective: .*one label per"):
             fit(weights=W, X=words, solver=solver)
     equal = fit(weights=[np.full(len(x), 2.0) for x in X], X=words, solver="dual")
     assert equal.certificate_.status == "optimal"

@@ -277,8 +277,8 @@ def _scale(term: Term, states: Sequence[Term]) -> float:
 def _data(objective: Objective) -> tuple[Any, ...]:
     """Return what the compiled loops read of the data.
 
-    The offsets of sequences come first. Then follow the row of each token in a sparse matrix of features, and the arrays
-    of this matrix; then dense features, the row of each token in them, and their factor. Labels, the weights of
+    The offsets of sequences come first. Then follow the row of each token in a sparse matrix of features, and the
+    arrays of this matrix; then dense features, the row of each token in them, and their factor. Labels, the weights of
     sequences, and three arrays that say which labels are legal come last.
     """
     partition = _chains(objective)
