@@ -3,7 +3,10 @@
     dask             the engine: it calls functions on workers, adds up results, and recovers from lost workers
     sources          the forms of training data that `ChainCRF.fit` accepts with a cluster
     training_data    labelled sequences: the workers summarise them first, and then convert them to arrays
+    bundles          sums over parts of the data, and which worker has which parts
     basis, corpus, partition    landmarks, features, loss and gradient of data that are divided among workers
+    rows             labelled rows for KernelClassifier
+    answers          labels and probabilities of Dask collections
     parquet          Parquet files that the workers read and write
 
 The engine and the Parquet readers are imported when they are first used: importing this package does not import Dask.

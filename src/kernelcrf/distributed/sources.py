@@ -98,7 +98,7 @@ def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: C
         return cluster.load(X.sources)
     if not is_distributed(X):
         return cluster.load(_cut(X, y, sample_weight, cluster))
-    parts = cluster.load(_list_delayed(X))
+    parts = cluster.load(list_delayed(X))
     if hasattr(X, "columns"):
         _refuse_others(None if isinstance(y, str) else y, sample_weight, "a dask.dataframe")
         return cluster.each(_read_frame, parts, shared=("labels" if y is None else y,))
@@ -112,7 +112,7 @@ def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: C
             f"X is a Dask collection, but y is of type {type(y).__name__}: expected a Dask collection with as many "
             "partitions as X"
         )
-    others = cluster.load(_list_delayed(y))
+    others = cluster.load(list_delayed(y))
     if len(parts) != len(others):
         raise ValueError(f"X has {len(parts)} partitions, but y has {len(others)}: expected the same number")
     return cluster.each(_pair, parts, others)
@@ -125,7 +125,7 @@ def load_rows(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluste
         return cluster.load(X.sources)
     if not is_distributed(X):
         return cluster.load(_cut_rows(X, y, sample_weight, cluster))
-    parts: Sequence[Handle] = cluster.load(_list_delayed(X))
+    parts: Sequence[Handle] = cluster.load(list_delayed(X))
     n = len(parts)
     columns = [_load_column(name, given, X, n, cluster) for name, given in (("y", y), ("sample_weight", sample_weight))]
     return cluster.each(_join_columns, parts, *columns)
@@ -150,7 +150,7 @@ def _load_column(name: str, given: UserData, X: UserData, n_parts: int, cluster:
             f"X is a Dask collection, but {name} is of type {type(given).__name__}: expected a Dask collection with as "
             "many partitions as X, or the name of a column of a dask.dataframe"
         )
-    column = cluster.load(_list_delayed(given))
+    column = cluster.load(list_delayed(given))
     if len(column) != n_parts:
         raise ValueError(f"X has {n_parts} partitions, but {name} has {len(column)}: expected the same number")
     return column
@@ -189,7 +189,8 @@ def _refuse_others(y: UserData, sample_weight: UserData, kind: str) -> None:
         )
 
 
-def _list_delayed(parts: UserData) -> list[UserData]:
+def list_delayed(parts: UserData) -> list[UserData]:
+    """Return the partitions of a Dask collection as a list of delayed values."""
     if isinstance(parts, list | tuple):
         return list(parts)
     blocks = np.asarray(parts.to_delayed())
@@ -260,21 +261,29 @@ def _pair(X: UserData, y: UserData) -> RawSequences:
 
 
 def _read_frame(frame: UserData, labels: str) -> RawSequences:
-    inputs = [name for name in ("features", "vectors") if name in frame.columns]
-    if len(inputs) != 1 or labels not in frame.columns:
+    if labels not in frame.columns:
         raise ValueError(
-            f"the dask.dataframe X has the columns {shown_list(frame.columns)}: expected a column "
-            f"{shown(labels)}, and either a column 'features' or a column 'vectors'"
+            f"the dask.dataframe X has the columns {shown_list(frame.columns)}: expected a column {shown(labels)} with "
+            "the labels"
         )
     y = [_as_lists(row) for row in frame[labels]]
     weights = frame["weight"].to_numpy(np.float64) if "weight" in frame.columns else None
+    return RawSequences(read_frame_inputs(frame), y, weights)
+
+
+def read_frame_inputs(frame: UserData) -> UserData:
+    """Return the sequences of a data frame with one sequence per row."""
+    inputs = [name for name in ("features", "vectors") if name in frame.columns]
+    if len(inputs) != 1:
+        raise ValueError(
+            f"the dask.dataframe X has the columns {shown_list(frame.columns)}: expected either a column 'features' or "
+            "a column 'vectors'"
+        )
     if inputs == ["vectors"]:
         vectors = [[np.asarray(token, np.float64) for token in row] for row in frame["vectors"]]
         width = max((len(token) for row in vectors for token in row), default=0)
-        X: UserData = [np.stack(row) if row else np.empty((0, width)) for row in vectors]
-    else:
-        X = [_as_lists(row) for row in frame["features"]]
-    return RawSequences(X, y, weights)
+        return [np.stack(row) if row else np.empty((0, width)) for row in vectors]
+    return [_as_lists(row) for row in frame["features"]]
 
 
 def _as_lists(value: UserData) -> UserData:

@@ -386,6 +386,8 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         return self
 
     def predict(self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None) -> list[Array]:
+        if is_distributed(X):
+            return super().predict(X, lengths, base_scores=base_scores)
         model = self._model
         # Models that can answer for one sequence have feature dicts, for which "auto" is "viterbi".
         if self.decoding in (VITERBI, AUTO_RULE) and (one := _of_one(model, X, lengths, base_scores)) is not None:

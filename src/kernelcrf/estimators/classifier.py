@@ -33,7 +33,7 @@ from kernelcrf.decoding import VITERBI
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.rows import RowDistribution
-from kernelcrf.estimators.base import Fitted, FittedNames
+from kernelcrf.estimators.base import Fitted, FittedNames, fitted_model
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import CLASSES, LAPLACE, OF_POSTERIORS, POSTERIOR
 from kernelcrf.estimators.prior import earlier_of
@@ -285,9 +285,22 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         return RowDistribution(rule=VITERBI, model=model, scores=model.scores(X, self._engine, base_scores))
 
     def predict(self, X: UserData, *, base_scores: UserData = None) -> Array:
-        """Return the most probable class of each row of X."""
+        """Return the most probable class of each row of X.
+
+        For a dask.array or dask.dataframe X, the result is a dask.array, and for a list of delayed values a list of
+        delayed values.
+        """
+        if is_distributed(X):
+            answers: Array = self._answer_parts("predict", X, base_scores=base_scores)
+            return answers
         labels: Array = self.distribution(X, base_scores=base_scores).decode()
         return labels
+
+    def _answer_parts(self, method: str, X: UserData, **options: UserData) -> Any:
+        from kernelcrf.distributed.answers import answer_rows
+
+        fitted_model(self)
+        return answer_rows(self, method, X, **options)
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
     def predict_proba(
@@ -302,12 +315,18 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     ) -> Array:
         """Return the probability of each class for each row; column j belongs to classes_[j].
 
-        The parameters are explained in `ChainCRF.predict_proba`.
+        For a Dask collection X, the result is one too, as that of `predict`. The parameters are explained in
+        `ChainCRF.predict_proba`.
         """
+        draws = n_samples, variance_temperature, random_state
+        if is_distributed(X):
+            options = {"posterior": posterior, "base_scores": base_scores}
+            names = ("n_samples", "variance_temperature", "random_state")
+            answers: Array = self._answer_parts("predict_proba", X, **options, **dict(zip(names, draws, strict=True)))
+            return answers
         model = self._model
         if posterior == "map":
             return self._distribution(model, X, base_scores).marginals()
-        draws = n_samples, variance_temperature, random_state
         return average_draws(model.draw_probabilities(X, *draws, self._engine, base_scores))[0]
 
     @validated(**OF_POSTERIORS)

@@ -17,8 +17,9 @@ from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.answers.weights import data_frame
 from kernelcrf.arrays import Array, Floats, Places, UserData
 from kernelcrf.decoding import VITERBI, DecodingRule, rules_for
+from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.sequences import SequenceDistribution
-from kernelcrf.estimators.base import Fitted
+from kernelcrf.estimators.base import Fitted, fitted_model
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import (
     CLASSES,
@@ -85,10 +86,21 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     def predict(self, X: UserData, lengths: UserData = None, *, base_scores: UserData = None) -> list[Array]:
         """Return the predicted labels, one array per sequence; the parameter `decoding` sets the rule.
 
+        X : sequences in one of the forms that `fit` accepts. For a Dask collection, the result is a dask.bag with one
+            array per sequence, and for a list of delayed values a list of delayed values.
         base_scores : scores of the same kind as those passed to `fit`, if any.
         """
+        if is_distributed(X):
+            answers: list[Array] = self._answer_parts("predict", X, lengths=lengths, base_scores=base_scores)
+            return answers
         labels: list[Array] = self.distribution(X, lengths, base_scores=base_scores).decode()
         return labels
+
+    def _answer_parts(self, method: str, X: UserData, **options: UserData) -> Any:
+        from kernelcrf.distributed.answers import answer_sequences
+
+        fitted_model(self)
+        return answer_sequences(self, method, X, **options)
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
     def predict_proba(
@@ -104,6 +116,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     ) -> list[Array]:
         """Return one array per sequence, with one row per token: entry [t, j] is p(y_t = classes_[j] | x).
 
+        X : sequences in one of the forms that `predict` accepts.
         posterior : "map" uses the most probable weights; "laplace" averages over weights drawn from their posterior.
         n_samples : number of weight vectors that are drawn from the posterior. None means 100. For models of more than
             5,000 weights, `fit` itself stores draws, and None means all of them.
@@ -111,9 +124,16 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         random_state : seed of the draws.
         base_scores : scores of the same kind as those passed to `fit`, if any.
         """
+        draws = n_samples, variance_temperature, random_state
+        if is_distributed(X):
+            options = {"posterior": posterior, "lengths": lengths, "base_scores": base_scores}
+            names = ("n_samples", "variance_temperature", "random_state")
+            answers: list[Array] = self._answer_parts(
+                "predict_proba", X, **options, **dict(zip(names, draws, strict=True))
+            )
+            return answers
         model = self._model
         if posterior == "laplace":
-            draws = n_samples, variance_temperature, random_state
             return self._average(model, X, lengths, draws, base_scores)[0]
         return self._marginals(model, X, lengths, base_scores)
 
