@@ -48,15 +48,16 @@ class CliqueTree:
 
     def entries(self, cards: Sequence[int]) -> int:
         """Return the number of entries in the tables of all cliques, if node v has cards[v] labels."""
-        return sum(math.prod(cards[v] for v in clique) for clique in self.cliques)
+        return sum(math.prod(map(cards.__getitem__, clique)) for clique in self.cliques)
 
 
 def clique_tree(n_nodes: int, scopes: Iterable[Sequence[int]]) -> CliqueTree:
     """Return the clique tree of a graph; each scope is a set of nodes that are all connected to each other."""
     neighbours: list[set[int]] = [set() for _ in range(n_nodes)]
     for scope in scopes:
-        for v in scope:
-            neighbours[v].update(scope)
+        if len(scope) > 1:
+            for v in scope:
+                neighbours[v].update(scope)
     for v in range(n_nodes):
         neighbours[v].discard(v)
     return _build_tree(*_eliminate(neighbours))
@@ -131,26 +132,21 @@ def _key(neighbours: list[set[int]], v: int) -> tuple[int, int]:
 
 
 def _build_tree(order: list[int], later: list[set[int]]) -> CliqueTree:
-    place = dict(zip(order, range(len(order)), strict=True))
-    home: dict[int, int] = {}
-    cliques: list[list[int]] = []
+    places, homes = [0] * len(order), [-1] * len(order)
+    for place, v in enumerate(order):
+        places[v] = place
+    cliques, separators = list[tuple[int, ...]](), list[tuple[int, ...]]()
     parents: list[int] = []
-    separators: list[tuple[int, ...]] = []
     for v in reversed(order):
-        around = later[v]
-        parent = home[min(around, key=place.__getitem__)] if around else -1
-        if parent >= 0 and len(around) == len(cliques[parent]):
-            cliques[parent].append(v)
-            home[v] = parent
+        around = tuple(sorted(later[v]))
+        first = min(around, key=places.__getitem__) if len(around) > 1 else around[0] if around else -1
+        parent = homes[first] if around else -1
+        if parent >= 0 and around == cliques[parent]:
+            cliques[parent] = tuple(sorted((*around, v)))
+            homes[v] = parent
         else:
-            home[v] = len(cliques)
-            cliques.append([*sorted(around), v])
+            homes[v] = len(cliques)
+            cliques.append(tuple(sorted((*around, v))))
             parents.append(parent)
-            separators.append(tuple(sorted(around)))
-    return CliqueTree(
-        tuple(tuple(sorted(clique)) for clique in cliques),
-        tuple(parents),
-        tuple(separators),
-        tuple(home[v] for v in range(len(order))),
-        tuple(place[v] for v in range(len(order))),
-    )
+            separators.append(around)
+    return CliqueTree(tuple(cliques), tuple(parents), tuple(separators), tuple(homes), tuple(places))

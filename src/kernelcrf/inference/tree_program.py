@@ -27,6 +27,9 @@ Scope = tuple[int, ...]
 NONE = -1
 
 
+LARGEST_KEY = 2**62
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """Exact inference on one graph as flat arrays, for `loops.clique_tree`.
@@ -99,6 +102,13 @@ def _axes(members: Ints, nodes: Ints) -> Ints:
 
 def _groups(rows: Ints) -> tuple[Ints, Ints]:
     """Return the distinct rows of an array, and for each row the index of the distinct row that equals it."""
+    low = rows.min(axis=0, initial=0)
+    sizes = (rows.max(axis=0, initial=0) - low + 1).tolist()
+    if math.prod(sizes) < LARGEST_KEY:
+        # Rows become numbers, which are sorted much faster than rows.
+        keys = (rows - low) @ np.cumprod([1, *sizes[:0:-1]], dtype=np.int64)[::-1]
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        return rows[first], inverse.reshape(-1)
     distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
     return distinct, inverse.reshape(-1)
 
