@@ -116,6 +116,41 @@ def test_three_lines_from_text_to_scores_equal_the_library(folder):
     assert "micro avg" in printed
 
 
+def test_templates_of_steps_give_an_input_of_steps(folder, tmp_path):
+    template, model = tmp_path / "templates", tmp_path / "steps.kcrf"
+    template.write_text("U:w=%x[0,0]\n*:p=%x[0,1]\nB:pair=%x[-1,1]/%x[0,1]\nB\n")
+    options = ("--templates", template, "-C", "1", "--tol", "1e-6")
+    result = run("fit", folder / "train.txt", model, *options)
+    assert result.exit_code == 0, result.output
+    templates, train, test = (
+        Templates(template.read_text(), 2),
+        *(list(read(folder / f"{name}.txt")) for name in ("train", "test")),
+    )
+    inputs = {"tokens": Input("linear"), "steps": Input("linear", scores="steps")}
+    crf = ChainCRF(inputs=inputs, C=1.0, tol=1e-6, random_state=0)
+    crf.fit(templates.features([one.x for one in train]), [one.labels for one in train])
+    X, loaded = templates.features([one.x for one in test]), kernelcrf.load(model)
+    assert Templates.of(loaded).features([test[0].x]) == X[:1]
+    for ours, theirs in zip(crf.predict_proba(X), loaded.predict_proba(X), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-12)
+    assert last_column(run("tag", model, folder / "test.txt").stdout) == [one.tolist() for one in crf.predict(X)]
+    assert (
+        run("tag", model, data=(folder / "test.txt").read_text()).stdout
+        == run("tag", model, folder / "test.txt").stdout
+    )
+    assert run("evaluate", model, folder / "test.txt").exit_code == 0
+    assert "B:pair=%x[-1,1]/%x[0,1]" in run("inspect", model).stdout
+    assert run("report", model, folder / "test.txt", tmp_path / "r.html").exit_code == 0
+    # Each weight of a step matters: without these templates, probabilities differ.
+    assert crf.edge_coef_.shape[0] > 4
+    assert np.abs(crf.edge_coef_).max() > 0.1
+    line = fails(run("convert", folder / "train.txt", tmp_path / "x.jsonl", "--templates", template))
+    assert f"{template}: the templates give features of steps" in line
+    refused = run("fit", folder / "train.txt", tmp_path / "m.crfsuite", *options)
+    assert refused.exit_code == 2
+    assert "models of CRFsuite cannot store inputs, or templates of steps" in " ".join(refused.stderr.split())
+
+
 def test_a_pipeline_is_used_like_its_last_step(tmp_path):
     data, model, file = make_sequences(20, random_state=0), tmp_path / "pipe.kcrf", tmp_path / "data.jsonl"
     X, y = [x * [1.0, 1000.0] for x in data.X], [list(map(str, labels)) for labels in data.y]

@@ -70,7 +70,7 @@ def test_text_becomes_features_and_the_templates_are_not_stored(folder):
     [
         (("--kernel", "rbf"), "cannot store --kernel rbf: pass the name of a .kcrf file, or omit --kernel rbf"),
         (("--constraints", "BIO"), "cannot store --constraints"),
-        (("--set", 'inputs={"words": "linear"}'), "cannot store --set inputs"),
+        (("--set", 'inputs={"words": "linear"}'), "cannot store inputs, or templates of steps"),
         (("--set", "hash_features=256"), "cannot store --set hash_features"),
     ],
 )

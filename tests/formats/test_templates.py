@@ -97,10 +97,11 @@ def test_columns_are_those_of_the_vectorised_features(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "mine: the text has no template"),
+        ("", "mine: the text has no template for tokens"),
+        ("B:%x[0,0]", "mine: the text has no template for tokens"),
         ("# nothing\nB\n", "mine: the text has no template"),
-        ("\nX:%x[0,0]", "mine, line 2: 'X:%x.0,0.' starts with 'X': expected a line that starts with U"),
-        ("B:%x[0,0]", "line 1: .* starts with 'B'"),
+        ("\nX:%x[0,0]", "mine, line 2: 'X:%x.0,0.' starts with 'X': expected a line that starts with U for"),
+        ("U:%x[0,0]\nB:word", "mine, line 2: 'B:word' has no macro"),
         ("U:%x[0,2]", r"%x\[0,2\] uses column 2: expected a column below 2"),
         ("U:%x[-21,0]", "reads a cell 21 tokens away"),
         ("U:%x[0]", "expected macros such as"),
@@ -113,6 +114,22 @@ def test_columns_are_those_of_the_vectorised_features(monkeypatch):
 def test_what_is_wrong_is_named_with_its_line(text, message):
     with pytest.raises(TemplateError, match=message):
         Templates(text, 2, "mine")
+
+
+def test_steps_and_constants_by_hand():
+    text = "B01:%x[-1,0]/%x[0,0]\n*\nU:w=%x[0,0]\nB\nB00\n*:p=%X[0,1]\nb:next=%x[1,1]"
+    templates = Templates(text, 2)
+    assert templates.have_steps
+    assert templates.features([ROWS[:2], ROWS[2:]]) == [
+        {
+            "tokens": [["*", "U:w=The", "*:p=dt"], ["*", "U:w=AT&T-90", "*:p=nn"]],
+            "steps": [["B01:_B-1/The", "*:p=dt", "b:next=NN"], ["B01:The/AT&T-90", "*:p=nn", "b:next=_B+1"]],
+        },
+        {"tokens": [["*", "U:w=barks", "*:p=vbz"]], "steps": [["B01:_B-1/barks", "*:p=vbz", "b:next=_B+1"]]},
+    ]
+    plain = Templates("*\nU00\nU:w=%x[0,0]\nB", 2)
+    assert not plain.have_steps
+    assert plain.features([ROWS[:1]]) == [[["*", "U00", "U:w=The"]]]
 
 
 def test_words_that_begin_with_a_line_end_are_words():

@@ -276,6 +276,11 @@ def _replace_text(batches: Iterator[list[Record]], path: str | None) -> Iterator
     """Yield the records with features instead of text; the templates are read from the file `path`."""
     first = next(batches)
     templates = read_templates(first[0], path)
+    if templates is not None and templates.have_steps:
+        raise FormatError(
+            f"{path}: the templates give features of steps, but files of features have features of tokens only: pass "
+            "the text and the templates to kernelcrf fit, or templates that begin with U"
+        )
     for batch in chain([first], batches):
         for record, x in zip(batch, inputs(batch, templates), strict=True):
             yield record if templates is None else replace(record, kind="features", x=x)

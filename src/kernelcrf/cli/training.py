@@ -32,6 +32,7 @@ from kernelcrf.cli.files import (
     read_templates,
 )
 from kernelcrf.cli.outcome import echo
+from kernelcrf.estimators.input import OF_ONE_INPUT
 from kernelcrf.fitting.corpus import HELD_OUT
 from kernelcrf.fitting.sequences import PIECE
 from kernelcrf.formats import FormatError, Record, Templates, format_of, read
@@ -48,6 +49,7 @@ from kernelcrf.persistence.crfsuite.model_file import SUFFIX
 from kernelcrf.readers.constraints import ConstraintError, check_legal, legal_labelings
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.rules import C_from_config
+from kernelcrf.score.cliques import STEPS, TOKENS
 from kernelcrf.solvers.loop import INTERRUPTED
 from kernelcrf.solvers.restarts import solver_from_config
 from kernelcrf.solvers.stopping import StoppingRule
@@ -100,6 +102,8 @@ def fit(
     before = None if prior is None else _read_prior(prior, templates, dev)
     made = read_templates(records[0], templates) if before is None else _templates_of(before, records[0], prior)
     parameters = named | {"prior": before} | _read_settings(settings or [])
+    if made is not None and made.have_steps and "inputs" not in parameters:
+        parameters["inputs"] = _inputs_with_steps(parameters)
     _check_kernels(parameters, records[0])
     if model.endswith(SUFFIX):
         _check_for_crfsuite(model, parameters, records[0])
@@ -175,6 +179,12 @@ def _templates_of(before: ChainCRF, record: Record, prior: str | None) -> Templa
     return made
 
 
+def _inputs_with_steps(parameters: Mapping[str, Any]) -> dict[str, Input]:
+    """Return the inputs of templates that give features of tokens and of steps; parameters are those of tokens."""
+    of_tokens = Input(**{name: parameters[name] for name in OF_ONE_INPUT})
+    return {TOKENS: of_tokens, STEPS: Input("linear", scores=STEPS)}
+
+
 def _are_few(records: Sequence[Record]) -> bool:
     """Return whether there are too few sequences to choose C on held-out data, even after long ones are divided."""
     return len(records) < HELD_OUT and sum(-(-len(record) // PIECE) for record in records) < HELD_OUT
@@ -214,7 +224,7 @@ def _check_for_crfsuite(model: str, parameters: Mapping[str, object], record: Re
     reasons = {
         f"--kernel {kernel}": not InputKernel(kernel).is_linear,
         "--constraints": parameters["constraints"] is not None,
-        "--set inputs": "inputs" in parameters,
+        "inputs, or templates of steps": "inputs" in parameters,
         "--set hash_features": parameters.get("hash_features") is not None,
         "vectors": record.kind == "vectors",
     }

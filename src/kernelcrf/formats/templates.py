@@ -6,7 +6,10 @@
     U:start=%m[0,0,"^.{1,3}"]       the first match of the regular expression in the cell, or an empty text
     U:digit=%t[0,0,"[0-9]"]         true if the regular expression matches in the cell, else false
     U:shape=%s[0,0]                 the shape of the cell, such as Xx-0 for Rome-42
+    B01:%x[0,0]                     a feature of the step from the label of the previous token to the current label
+    *:p0=%x[0,1]                    a feature of the current label and of the step to it, as U:... and B:... together
     B                               ignored, since every model has transitions between labels
+    *, U                            a feature that every token has, and so a constant score of each label
 
 Each line is a template and gives one feature per token: the line, in which each macro (%...) is replaced by its value.
 The macros %X, %M, %T and %S convert the cell to lower case first. Positions before the first token have the cells
@@ -30,8 +33,11 @@ import numpy as np
 from kernelcrf.arrays import UserData
 from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.formats.records import LONGEST_CELL, MOST_CELLS
+from kernelcrf.score.chain_names import STEPS, TOKENS
 from kernelcrf.validation import shown
 
+# Templates that need no macro: they give the same feature to each token, or, for B, to each step.
+CONSTANT = re.compile(r"[BbUu*]\d*:?")
 MACRO = re.compile(r'%([xmtsXMTS])\[\s*(-?\d{1,9})\s*,\s*(\d{1,9})\s*(?:,\s*"((?:[^"\\]|\\.)*)"\s*)?\]')
 RUN = re.compile(r"(.)\1+", re.DOTALL)
 FURTHEST = 20
@@ -41,10 +47,12 @@ REMEMBERED_LENGTH = 256
 # Half of a surrogate pair, which no valid text has, marks padding.
 BEYOND = "\ud800"
 KEY = "templates"
+FOR_TOKENS, FOR_STEPS = "Uu*", "Bb*"
 ABSENT = -1
 
 Search: TypeAlias = Callable[[str], re.Match[str] | None]
 TextSequences: TypeAlias = Sequence[Sequence[Sequence[str]]]
+Features: TypeAlias = list[list[str]]
 T = TypeVar("T")
 
 
@@ -116,6 +124,19 @@ class Templates:
     >>> seen, inside = templates.cells([[["the"], ["dog"]]])
     >>> len(seen), len(inside)
     (2, 2)
+
+    With templates that begin with B or *, the features of a sequence are a dict. They need an input for each entry:
+
+    >>> from kernelcrf import Input
+    >>> templates = Templates("U:word=%x[0,0]\nB:word=%x[0,0]", n_columns=1)
+    >>> templates.have_steps
+    True
+    >>> X = templates.features([[["the"], ["dog"]], [["a"], ["cat"]]])
+    >>> X[0]
+    {'tokens': [['U:word=the'], ['U:word=dog']], 'steps': [['B:word=the'], ['B:word=dog']]}
+    >>> inputs = {"tokens": Input("linear"), "steps": Input("linear", scores="steps")}
+    >>> ChainCRF(inputs=inputs, C=1.0).fit(X, [["DET", "NOUN"], ["DET", "NOUN"]]).edge_coef_.shape
+    (4, 2, 2)
     """
 
     text: str
@@ -124,8 +145,10 @@ class Templates:
 
     def __post_init__(self) -> None:
         check_n_columns(self.n_columns, self.source)
-        if not self.compiled:
-            raise TemplateError(f"{self.source}: the text has no template: expected a line such as U:word=%x[0,0]")
+        if not (self.compiled and self.of_tokens):
+            raise TemplateError(
+                f"{self.source}: the text has no template for tokens: expected a line such as U:word=%x[0,0]"
+            )
 
     @classmethod
     def of(cls, model: UserData) -> Templates | None:
@@ -144,12 +167,24 @@ class Templates:
         """Store the templates in the metadata of a fitted model, so that `kernelcrf tag` can label text."""
         model.metadata_[KEY] = {"text": self.text, "n_columns": self.n_columns}
 
-    def features(self, sequences: TextSequences) -> list[list[list[str]]]:
-        """Return the list of feature names of each token of each sequence; an input token is a list of cells."""
+    @property
+    def have_steps(self) -> bool:
+        """Return whether some templates give features of steps, as lines that begin with B or * do."""
+        return len(self.of_steps) > 0
+
+    def features(self, sequences: TextSequences) -> list[Features] | list[dict[str, Features]]:
+        """Return the list of feature names of each token of each sequence; an input token is a list of cells.
+
+        If `have_steps`, each sequence is a dict instead. Its entry "tokens" has these lists of feature names, and its
+        entry "steps" those of the step from the previous token to each token. The step of a first token is not used.
+        """
         seen, inside = self.cells(sequences)
-        names_of_templates = [names(template, cells) for template, cells in zip(self.compiled, seen, strict=True)]
-        tokens = compress(map(list, zip(*names_of_templates, strict=True)), inside)
-        return [list(islice(tokens, len(sequence))) for sequence in sequences]
+        made = [list(names(template, cells)) for template, cells in zip(self.compiled, seen, strict=True)]
+        of_tokens = _by_token([made[k] for k in self.of_tokens], inside, sequences)
+        if not self.have_steps:
+            return of_tokens
+        of_steps = _by_token([made[k] for k in self.of_steps], inside, sequences)
+        return [{TOKENS: own, STEPS: steps} for own, steps in zip(of_tokens, of_steps, strict=True)]
 
     def cells(self, sequences: TextSequences) -> tuple[list[list[list[str]]], bytearray]:
         """Return a pair: the cells that each macro of each template reads, and one flag per position.
@@ -200,26 +235,50 @@ class Templates:
     @cached_property
     def compiled(self) -> list[list[Place]]:
         """Return the parsed templates; each template is a list of `Place`, one per macro."""
-        templates = []
+        return [self._parse(line, source) for line, source in self._lines]
+
+    @cached_property
+    def of_tokens(self) -> list[int]:
+        """Return the indices in `compiled` of the templates whose features score labels."""
+        return [k for k, (line, _) in enumerate(self._lines) if line[0] in FOR_TOKENS]
+
+    @cached_property
+    def of_steps(self) -> list[int]:
+        """Return the indices in `compiled` of the templates whose features score steps from one label to the next.
+
+        Templates without a macro are left out, because a constant score of each step is part of every model.
+        """
+        return [k for k, (line, _) in enumerate(self._lines) if line[0] in FOR_STEPS and not CONSTANT.fullmatch(line)]
+
+    @cached_property
+    def _lines(self) -> list[tuple[str, str]]:
+        """Return the lines that give features, each with its place for error messages."""
+        lines = []
         for number, line in enumerate(self.text.split("\n"), 1):
             line, source = line.strip(), f"{self.source}, line {number}"
-            if not line or line.startswith("#") or line in ("B", "b"):
+            if not line or line.startswith("#") or (line[0] in "Bb" and CONSTANT.fullmatch(line)):
                 continue
-            if line[0] not in "Uu":
+            if line[0] not in FOR_TOKENS + FOR_STEPS:
                 raise TemplateError(
-                    f"{source}: {line!r} starts with {line[0]!r}: expected a line that starts with U, or the line B; "
-                    "for features of transitions, use an Input with scores='steps' in inputs of ChainCRF"
+                    f"{source}: {line!r} starts with {line[0]!r}: expected a line that starts with U for features of "
+                    "tokens, B for features of steps, or * for both"
                 )
-            macros, literals = list(MACRO.finditer(line)), MACRO.split(line)[:: MACRO.groups + 1]
-            if not macros or any("%" in literal for literal in literals):
-                raise TemplateError(
-                    f"{source}: {line!r} has no macro, or one that is not valid: expected macros such as %x[-1,0], "
-                    '%s[0,0], %m[0,0,"..."] or %t[0,0,"..."]'
-                )
-            afters = [""] * (len(macros) - 1) + literals[-1:]
-            places = zip(literals[:-1], macros, afters, strict=True)
-            templates.append([self._place(source, *place) for place in places])
-        return templates
+            lines.append((line, source))
+        return lines
+
+    def _parse(self, line: str, source: str) -> list[Place]:
+        """Return the macros of a line with the literal texts around them."""
+        if CONSTANT.fullmatch(line):
+            return [Place(Memo(partial(_constant, line)), 0, 0)]
+        macros, literals = list(MACRO.finditer(line)), MACRO.split(line)[:: MACRO.groups + 1]
+        if not macros or any("%" in literal for literal in literals):
+            raise TemplateError(
+                f"{source}: {line!r} has no macro, or one that is not valid: expected macros such as %x[-1,0], "
+                '%s[0,0], %m[0,0,"..."] or %t[0,0,"..."]'
+            )
+        afters = [""] * (len(macros) - 1) + literals[-1:]
+        places = zip(literals[:-1], macros, afters, strict=True)
+        return [self._place(source, *place) for place in places]
 
     def _place(self, source: str, before: str, macro: re.Match[str], after: str) -> Place:
         letter, row, column, pattern = macro[1], int(macro[2]), int(macro[3]), macro[4]
@@ -255,8 +314,18 @@ def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator
     return iter(reduce(partial(map, add), parts))
 
 
+def _by_token(made: Sequence[Sequence[str]], inside: bytearray, sequences: TextSequences) -> list[Features]:
+    """Return one list of feature names per token of each sequence.
+
+    made : for each template, one feature name per position.
+    inside : 1 for each position that is a token.
+    """
+    tokens = compress(map(list, zip(*made, strict=True)), inside)
+    return [list(islice(tokens, len(sequence))) for sequence in sequences]
+
+
 class TemplateColumns:
-    """Converts text to sparse rows, with templates and a vocabulary that maps feature names to columns.
+    """Converts text to sparse rows, with templates of tokens and a vocabulary that maps feature names to columns.
 
     To be fast on long streams, columns are cached. If a template has one macro, each of its features depends on one
     cell only. The columns of these features are cached by cell, so that each feature name is built once. The columns of
@@ -332,6 +401,10 @@ def check_n_columns(n_columns: int, source: str) -> None:
     """Raise if `n_columns`, the number of cells per token, is not an integer from 1 to MOST_CELLS."""
     if not isinstance(n_columns, int) or not 1 <= n_columns <= MOST_CELLS:
         raise TemplateError(f"{source}: n_columns={shown(n_columns)}: expected an integer from 1 to {MOST_CELLS:,}")
+
+
+def _constant(line: str, cell: str) -> str:
+    return line
 
 
 def _fill(before: str, letter: str, search: Search, after: str, cell: str) -> str:
