@@ -40,7 +40,7 @@ STUDIES = {
         "| pictures primer_pictures"
     ),
     "speed": (
-        "training penalties tagging streaming evaluation letters classifier growth inputs graphs startup "
+        "training penalties elastic tagging streaming evaluation letters classifier growth inputs graphs startup "
         "getting_started shipping chain_inference segments missing_labels solvers basis cluster | commits"
     ),
     "reliability": (

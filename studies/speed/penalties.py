@@ -6,29 +6,18 @@ work on the machine disturbs less. Ours ends at a certified gap of 0.1 %, CRFsui
 and no limit of iterations; it is stopped, and marked by ">", after five times our seconds. *auto* is the fit with
 C="auto", which tries powers of 10 on held-out sequences first; its last column is the seconds of this fit, divided by
 those of another fit with the C that it found, which runs next.
-
-The second table is about the elastic net, with the penalties that parsers of addresses and names use, and larger ones,
-on bibliographic references (AnyStyle), US addresses with the features of usaddress, and all of CoNLL-2000. Ours ends at
-a certified gap of 1 % and, in another process, of 0.1 %. CRFsuite makes 300 iterations; *above* says by how much its
-objective then exceeds the lower bound of our second fit.
 """
 
 from __future__ import annotations
 
 import argparse
 import subprocess
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
-from sklearn.base import clone
-
-from kernelcrf.datasets import load_conll2000, load_us_addresses, load_wnut17
+from kernelcrf.datasets import load_conll2000, load_wnut17
 from kernelcrf.formats import default_templates
 from studies import common
-from studies.datasets import load_references, reference_features
-from studies.speed.training import data as chunks
 
 DATA = {"WNUT-17": (load_wnut17, ("word",)), "CoNLL-2000": (load_conll2000, ("word", "pos"))}
 CS = (0.1, 1.0, 10.0, 100.0)
@@ -79,74 +68,14 @@ def fits(name: str, C: float | str, most: int | None) -> dict[str, Any]:
     return row | {"seconds": time.perf_counter() - start}
 
 
-def references() -> tuple[list[Any], list[list[str]]]:
-    found = load_references()
-    return [reference_features([token["word"] for token in one]) for one in found.X], [one.tolist() for one in found.y]
-
-
-def addresses() -> tuple[list[Any], list[list[str]]]:
-    import usaddress
-
-    found = load_us_addresses("train")
-    words = [[token["word"] for token in one] for one in found.X]
-    return [usaddress.tokens2features(one) for one in words], [one.tolist() for one in found.y]
-
-
-ELASTIC = {"references": references, "US addresses": addresses, "CoNLL-2000": lambda: chunks("train")}
-PENALTIES = ((0.1, 0.01), (1.0, 0.1))
-ITERATIONS = 300
-
-
-def our_net(name: str, c1: float, c2: float, tol: float) -> dict[str, float]:
-    from kernelcrf import ChainCRF
-    from kernelcrf.penalties import ElasticNet
-
-    X, y = ELASTIC[name]()
-    model = ChainCRF("linear", C=1 / (2 * c2), penalty=ElasticNet(c1), tol=tol, weights=("observed", "observed"))
-    clone(model).set_params(tol=0.5).fit(X[:50], y[:50])
-    start = time.process_time()
-    found = model.fit(X, y).certificate_
-    seconds = time.process_time() - start
-    return {"seconds": seconds, "objective": found.objective, "bound": found.lower_bound, "gap": found.relative_gap}
-
-
-def their_net(name: str, c1: float, c2: float) -> dict[str, float]:
-    import pycrfsuite
-
-    X, y = ELASTIC[name]()
-    start = time.process_time()
-    trainer = pycrfsuite.Trainer(verbose=False, params={"c1": c1, "c2": c2, "max_iterations": ITERATIONS})
-    for one, labels in zip(X, y, strict=True):
-        trainer.append(pycrfsuite.ItemSequence(one), labels)
-    with tempfile.TemporaryDirectory() as folder:
-        trainer.train(str(Path(folder) / "model"))
-    last = trainer.logparser.last_iteration
-    return {"seconds": time.process_time() - start, "objective": last["loss"], "iterations": last["num"]}
-
-
-def nets(name: str, c1: float, c2: float) -> dict[str, Any]:
-    """Return a row of the second table."""
-    start, one_thread = time.perf_counter(), dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    fits = {f"{tol:g}": common.in_process(our_net, name, c1, c2, tol, **one_thread) for tol in (1e-2, 1e-3)}
-    row = {"data": name, "c1": c1, "c2": c2, "ours": fits}
-    row["crfsuite"] = common.in_process(their_net, name, c1, c2, **one_thread)
-    return row | {"seconds": time.perf_counter() - start}
-
-
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     most, rows = options.sentences or None, []
-    for name in filter(None, options.data.split(",")):
+    for name in options.data.split(","):
         for C in (*CS, "auto"):
             key = f"penalties {name} {C} {options.sentences}"
             rows.append(common.kept(key, lambda name=name, C=C: fits(name, C, most)))
             print(table({"rows": rows[-1:]}).splitlines()[-1], flush=True)
-    elastic = []
-    for name in filter(None, options.elastic.split(",")):
-        for c1, c2 in PENALTIES:
-            key = f"elastic net {name} {c1} {c2}"
-            elastic.append(common.kept(key, lambda name=name, c1=c1, c2=c2: nets(name, c1, c2)))
-            print(elastic_table(elastic[-1:]).splitlines()[-1], flush=True)
-    return {"seconds": sum(row["seconds"] for row in rows + elastic), "rows": rows, "elastic": elastic}
+    return {"seconds": sum(row["seconds"] for row in rows), "rows": rows}
 
 
 def table(results: dict[str, Any]) -> str:
@@ -159,20 +88,7 @@ def table(results: dict[str, Any]) -> str:
         ratio = other["seconds"] / seconds if "crfsuite" in row else seconds / other["seconds"]
         gap, ratio = f"{row['ours']['gap']:.1e}", f"{stopped}{ratio:.1f}x"
         rows.append([row["data"], name, f"{seconds:.1f}", gap, theirs, ratio])
-    first = common.markdown(["data", "C", "our CPU seconds", "certified gap", "CRFsuite's", "ratio"], rows)
-    return first + ("\n\n" + elastic_table(results["elastic"]) if results.get("elastic") else "")
+    return common.markdown(["data", "C", "our CPU seconds", "certified gap", "CRFsuite's", "ratio"], rows)
 
 
-def elastic_table(elastic: list[dict[str, Any]]) -> str:
-    rows = []
-    for row in elastic:
-        (one, tenth), theirs = row["ours"].values(), row["crfsuite"]
-        ratios = [f"{fit['seconds']:.1f} ({theirs['seconds'] / fit['seconds']:.1f}x)" for fit in (one, tenth)]
-        above = f"{100 * (theirs['objective'] / tenth['bound'] - 1):.1f} %"
-        values = f"{tenth['objective']:,.1f}", f"{theirs['seconds']:.1f}", f"{theirs['objective']:,.1f}", above
-        rows.append([row["data"], f"{row['c1']:g}, {row['c2']:g}", *ratios, *values])
-    header = ["data", "c1, c2", "our CPU seconds to 1 %", "to 0.1 %", "objective", "CRFsuite's seconds", "objective"]
-    return common.markdown([*header, "above"], rows)
-
-
-OPTIONS = {"sentences": 3000, "data": ",".join(DATA), "elastic": ",".join(ELASTIC)}
+OPTIONS = {"sentences": 3000, "data": ",".join(DATA)}
