@@ -52,7 +52,16 @@ CASES = {
     "MarkovNetwork": (MarkovNetwork(laplace=True), TABLE, None, None),
 }
 ARGUMENTS = {"k": 2, "x": SEQUENCES[0], "t": 1, "X_pool": SEQUENCES, "random_state": 0, "n_samples": 3}
-NOT_ANSWERS = {"fit", "set_params", "get_params", "save", "from_arrays", "from_crfsuite", "get_metadata_routing"}
+NOT_ANSWERS = {
+    "fit",
+    "set_params",
+    "get_params",
+    "save",
+    "from_arrays",
+    "from_crfsuite",
+    "from_wapiti",
+    "get_metadata_routing",
+}
 NOT_ANSWERS |= {"set_fit_request", "set_score_request", "set_predict_request", "set_predict_proba_request"}
 
 

@@ -109,7 +109,7 @@ def about(
 def fit(
     data: DataFile,
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="File to write, .kcrf or .crfsuite.", show_default=False)
+        str, typer.Argument(metavar="MODEL", help="File to write, .kcrf, .crfsuite, .wapiti.", show_default=False)
     ],
     format: FormatOption = None,
     templates: Annotated[str | None, typer.Option(metavar="FILE", help="Templates for text, as in CRF++.")] = None,
@@ -285,11 +285,12 @@ def convert(
     templates: Annotated[str | None, typer.Option(metavar="FILE", help="Templates for text, as in CRF++.")] = None,
     no_labels: Annotated[bool, typer.Option("--no-labels", help="The last column is not a label.")] = False,
 ) -> None:
-    """Convert sequences to another format.
+    """Convert sequences to another format, or models to another program's.
 
     The new format is the value of --to, or else follows from the extension of
     TARGET. Text is turned into features by templates if --templates is given or
-    if the new format is CRFsuite's.
+    if the new format is CRFsuite's. If TARGET ends with .kcrf, .crfsuite or
+    .wapiti, SOURCE is a model file.
 
     Example: kernelcrf convert train.txt train.items
     """

@@ -26,12 +26,14 @@ from kernelcrf.formats import FORMATS, FormatError, Record, Templates, default_t
 from kernelcrf.formats.streams import STDIN, display_name
 from kernelcrf.formats.templates import TemplateColumns
 from kernelcrf.formats.token_lines import TokenLines
-from kernelcrf.persistence import begins_like_model, check_target, named_errors
-from kernelcrf.persistence.crfsuite.model_file import begins_like_crfsuite
+from kernelcrf.persistence import begins_like_model, check_target, named_errors, wapiti
+from kernelcrf.persistence.crfsuite.model_file import SUFFIX, begins_like_crfsuite
+from kernelcrf.persistence.wapiti import begins_like_wapiti
 from kernelcrf.preprocessing.files import split_pipeline, transform_inputs
 
 # The entry of metadata_ in which `kernelcrf fit` stores the separator of the cells of the training data.
 SEPARATOR = "separator"
+MODEL_SUFFIXES = (".kcrf", SUFFIX, wapiti.SUFFIX)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +128,8 @@ class Model:
 
 
 def is_model(path: str) -> bool:
-    """Return whether the first bytes of a file are those of a model of this library or of CRFsuite."""
-    return begins_like_model(path) or begins_like_crfsuite(path)
+    """Return whether the first bytes of a file are those of a model of this library, of CRFsuite or of Wapiti."""
+    return begins_like_model(path) or begins_like_crfsuite(path) or begins_like_wapiti(path)
 
 
 def labels_of(records: Sequence[Record], expected: str) -> list[Sequence[object]]:
@@ -254,10 +256,15 @@ def _status(name: str, stream: TextIO) -> os.stat_result | None:
 def convert(
     source: str, target: str, from_format: str | None, to_format: str | None, templates: str | None, no_labels: bool
 ) -> None:
-    """Convert a file of sequences to another format.
+    """Convert a file of sequences to another format, or a model to a model of another program.
 
     Text is turned into features if `templates` is not None, or if the new format stores only features.
     """
+    if target.endswith(MODEL_SUFFIXES):
+        check_apart(target, [source])
+        check_overwrite(target, is_model, "a model")
+        Model.load(source).estimator.save(target)
+        return
     wanted = format_of(target, to_format)
     kind = FORMATS[wanted].kind
     if templates is not None and kind not in (None, "features"):

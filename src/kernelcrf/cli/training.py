@@ -45,6 +45,7 @@ from kernelcrf.kernels.named_kernels import NAMED
 from kernelcrf.kernels.polynomial import Polynomial
 from kernelcrf.metrics import are_spans, span_f1
 from kernelcrf.penalties import penalty_from_config
+from kernelcrf.persistence import wapiti
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX
 from kernelcrf.readers.constraints import ConstraintError, check_legal, legal_labelings
 from kernelcrf.readers.labels import LabelReader, flat_labels
@@ -55,6 +56,7 @@ from kernelcrf.solvers.restarts import solver_from_config
 from kernelcrf.solvers.stopping import StoppingRule
 from kernelcrf.validation import shown
 
+OTHERS = {SUFFIX: "CRFsuite", wapiti.SUFFIX: "Wapiti"}
 SEARCH_TOL, SEARCH_ITERATIONS = 1e-3, 30
 # Parameters that may be objects, each with the function that returns the object of a dict.
 OBJECTS: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -105,8 +107,9 @@ def fit(
     if made is not None and made.have_steps and "inputs" not in parameters:
         parameters["inputs"] = _inputs_with_steps(parameters)
     _check_kernels(parameters, records[0])
-    if model.endswith(SUFFIX):
-        _check_for_crfsuite(model, parameters, records[0])
+    other = next((name for suffix, name in OTHERS.items() if model.endswith(suffix)), None)
+    if other is not None:
+        _check_for(other, model, parameters, records[0])
     crf = ChainCRF().set_params(**{"verbose": int(sys.stderr.isatty())} | parameters)
     weights = [record.weight for record in records]
     train = inputs(records, made), y, None if set(weights) == {1.0} else weights
@@ -134,9 +137,9 @@ def fit(
         crf.metadata_[SEPARATOR] = records[0].raw.separator
     # verbose is reset, so that the model file is the same with and without a terminal.
     crf.set_params(verbose=parameters.get("verbose", 0)).save(model)
-    if made is not None and model.endswith(SUFFIX):
+    if made is not None and other is not None:
         warnings.warn(
-            f"{model}: models of CRFsuite cannot store templates: pass files of features to kernelcrf tag, made by "
+            f"{model}: models of {other} cannot store templates: pass files of features to kernelcrf tag, made by "
             "kernelcrf convert with the same templates",
             stacklevel=1,
         )
@@ -218,8 +221,8 @@ def _check_kernels(parameters: Mapping[str, object], record: Record) -> None:
         )
 
 
-def _check_for_crfsuite(model: str, parameters: Mapping[str, object], record: Record) -> None:
-    """Raise before a fit if its result could not be written as a model of CRFsuite."""
+def _check_for(other: str, model: str, parameters: Mapping[str, object], record: Record) -> None:
+    """Raise before a fit if its result could not be written as a model of the program `other`."""
     kernel = resolve_kernel(parameters["kernel"], record.kind != "vectors")
     reasons = {
         f"--kernel {kernel}": not InputKernel(kernel).is_linear,
@@ -231,7 +234,7 @@ def _check_for_crfsuite(model: str, parameters: Mapping[str, object], record: Re
     for reason, applies in reasons.items():
         if applies:
             raise typer.BadParameter(
-                f"{model}: models of CRFsuite cannot store {reason}: pass the name of a .kcrf file, or omit {reason}"
+                f"{model}: models of {other} cannot store {reason}: pass the name of a .kcrf file, or omit {reason}"
             )
 
 

@@ -25,6 +25,7 @@ from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.chain import ChainDistribution
 from kernelcrf.estimators.base import Fitted
+from kernelcrf.estimators.input import Input
 from kernelcrf.estimators.parameters import LAPLACE, OF_STREAMS, STORED_DTYPE
 from kernelcrf.estimators.prior import earlier_of
 from kernelcrf.estimators.sequences import SequenceEstimator
@@ -35,14 +36,15 @@ from kernelcrf.graphs.structure import Legal
 from kernelcrf.models.chain import ChainModel, tokens_count_alone
 from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
 from kernelcrf.models.one_sequence import OneSequence
-from kernelcrf.persistence import PathLike
+from kernelcrf.models.wapiti import read_wapiti, to_wapiti
+from kernelcrf.persistence import PathLike, wapiti
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX, write_model
 from kernelcrf.readers.base_scores import check_base_scores
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.rules import HeldOut, find_C_rule
-from kernelcrf.score.cliques import OF_INPUTS, TOKENS
+from kernelcrf.score.cliques import OF_INPUTS, STEPS, TOKENS
 from kernelcrf.score.terms import TOKEN_TERM, named_term
 from kernelcrf.streams.chain import ChainStream
 from kernelcrf.streams.compiled_loops import labels_at_lag
@@ -491,10 +493,16 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         `metadata_`. Such a file can only hold a model with string labels and the linear kernel on feature dicts,
         without `inputs`, `constraints`, hashed features and intercepts. For any other model, `save` raises ValueError.
 
+        If the name ends with ".wapiti", the file is a text model of Wapiti. It can hold the same models, and those that
+        `from_wapiti` has read. In the file, the features of other models begin with "u:", and transitions are weights
+        of the feature "b". Pass both to Wapiti, and to the model that reads the file.
+
         dtype : "float32" or "float16" rounds the weights to 32 or 16 bits, so that the file is smaller; None keeps them
             as they are. CRFsuite's files have double precision.
         """
-        if not os.fspath(path).endswith(SUFFIX):
+        if os.fspath(path).endswith(wapiti.SUFFIX) and dtype is None:
+            wapiti.write_model(to_wapiti(self._model), path)
+        elif not os.fspath(path).endswith(SUFFIX):
             super().save(path, dtype=dtype)
         elif dtype in ("float16", "float32"):
             raise ValueError(f"dtype={dtype!r}: expected None for a file of CRFsuite, which has double precision")
@@ -516,6 +524,18 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         """
         crf = cls("linear")
         crf.model_ = replace(read_crfsuite(source), specification=crf._specification)
+        return crf
+
+    @classmethod
+    def from_wapiti(cls, source: PathLike | bytes) -> Self:
+        """Return the ChainCRF in a text model file of Wapiti.
+
+        `source` is the path of the file or its content as bytes. `kernelcrf.load` reads such files too. A token of the
+        model is a list of features, as in Wapiti without patterns: names that begin with u, b or *. The patterns of
+        the file are kept for `save`, but not applied to text.
+        """
+        crf = cls(inputs={TOKENS: Input("linear"), STEPS: Input("linear", scores=STEPS)})
+        crf.model_ = replace(read_wapiti(source), specification=crf._specification)
         return crf
 
     @property

@@ -91,7 +91,7 @@ def to_crfsuite(model: ChainModel) -> CRFsuiteModel:
 
     Weights that are zero are left out, and so are attributes without weights.
     """
-    if (reason := _find_reason(model)) is not None:
+    if (reason := find_reason(model)) is not None:
         raise ValueError(f"the model cannot be written as a model of CRFsuite, because {reason}")
     layout, L = model.layout, len(model.labels.classes)
     pairs, weights = next(term.pairs for term in layout.terms if term.name == TOKEN_TERM), model.coef.ravel()
@@ -112,8 +112,8 @@ def to_crfsuite(model: ChainModel) -> CRFsuiteModel:
     )
 
 
-def _find_reason(model: ChainModel) -> str | None:
-    """Return why the model cannot become a model of CRFsuite, and what to do about it; None if it can."""
+def find_reason(model: ChainModel) -> str | None:
+    """Return why the model cannot become a model of CRFsuite or Wapiti, and what to do about it; None if it can."""
     other = "Save it as a .kcrf file"
     reader, labels = model.reader, model.labels.classes.tolist()
     strange = [label for label in labels if not isinstance(label, str)]

@@ -23,6 +23,7 @@ from kernelcrf.estimators.stored import to_stored
 from kernelcrf.persistence import Budget, ModelFileError, PathLike, read, write
 from kernelcrf.persistence.crfsuite.model_file import begins_like_crfsuite, refuse_suffix
 from kernelcrf.persistence.error import CONTENT_ERRORS
+from kernelcrf.persistence.wapiti import begins_like_wapiti
 from kernelcrf.validation import PATH, shown, validated
 
 Model = ChainCRF | SegmentCRF | KernelClassifier | GraphCRF | MarkovNetwork | MultiLabelCRF
@@ -112,6 +113,8 @@ def load(path: PathLike) -> Any:
     """
     if Path(path).is_file() and begins_like_crfsuite(path):
         return ChainCRF.from_crfsuite(path)
+    if Path(path).is_file() and begins_like_wapiti(path):
+        return ChainCRF.from_wapiti(path)
     content = config, arrays, budget = read(path)
     try:
         if config.get("estimator") != PIPELINE:
