@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import kernelcrf
-from kernelcrf import ChainCRF, ModelFileError
+from kernelcrf import ChainCRF, KernelClassifier, ModelFileError
 from kernelcrf.cli.app import app
 from kernelcrf.formats import Record, write
 
@@ -109,6 +109,18 @@ def test_a_fitted_model_and_a_model_of_crfsuite_become_models_of_wapiti(tmp_path
     crf.save(tmp_path / "m.wapiti")
     crf.save(tmp_path / "m.crfsuite")
     assert run("convert", tmp_path / "m.crfsuite", tmp_path / "n.wapiti").exit_code == 0
+    write(tmp_path / "x.jsonl", [Record("features", *one, None, "x", None, 1.0) for one in zip(some, y, strict=True)])
+    assert run("fit", tmp_path / "x.jsonl", tmp_path / "o.wapiti", "-C", "1").exit_code == 0
+    assert (tmp_path / "o.wapiti").read_bytes() == (tmp_path / "m.wapiti").read_bytes()
+    refused = run("fit", tmp_path / "x.jsonl", tmp_path / "o.wapiti", "--kernel", "rbf")
+    assert "models of Wapiti cannot store --kernel rbf" in " ".join(refused.stderr.split())
+    refused = run("convert", tmp_path / "m.wapiti", tmp_path / "p.kcrf", "--no-labels")
+    assert refused.exit_code == 1
+    assert "models have no options" in refused.stderr
+    with pytest.raises(ValueError, match="dtype='float32': expected None for a file of Wapiti"):
+        crf.save(tmp_path / "x.wapiti", dtype="float32")
+    with pytest.raises(ValueError, match="a KernelClassifier cannot be written as a model of Wapiti"):
+        KernelClassifier(C=1.0).fit(np.eye(2), [0, 1]).save(tmp_path / "x.wapiti")
     prefixed = [[[*(f"u:{name}" for name in token), "b"] for token in x] for x in some]
     for name in ("m.wapiti", "n.wapiti"):
         again = kernelcrf.load(tmp_path / name)

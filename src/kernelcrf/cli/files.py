@@ -26,14 +26,14 @@ from kernelcrf.formats import FORMATS, FormatError, Record, Templates, default_t
 from kernelcrf.formats.streams import STDIN, display_name
 from kernelcrf.formats.templates import TemplateColumns
 from kernelcrf.formats.token_lines import TokenLines
-from kernelcrf.persistence import begins_like_model, check_target, named_errors, wapiti
-from kernelcrf.persistence.crfsuite.model_file import SUFFIX, begins_like_crfsuite
+from kernelcrf.persistence import begins_like_model, check_target, named_errors
+from kernelcrf.persistence.crfsuite.model_file import OTHER_PROGRAMS, begins_like_crfsuite
 from kernelcrf.persistence.wapiti import begins_like_wapiti
 from kernelcrf.preprocessing.files import split_pipeline, transform_inputs
 
 # The entry of metadata_ in which `kernelcrf fit` stores the separator of the cells of the training data.
 SEPARATOR = "separator"
-MODEL_SUFFIXES = (".kcrf", SUFFIX, wapiti.SUFFIX)
+MODEL_SUFFIXES = (".kcrf", *OTHER_PROGRAMS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,6 +261,11 @@ def convert(
     Text is turned into features if `templates` is not None, or if the new format stores only features.
     """
     if target.endswith(MODEL_SUFFIXES):
+        if from_format is not None or to_format is not None or templates is not None or no_labels:
+            raise FormatError(
+                f"{target}: models have no options --from, --to, --templates and --no-labels: omit them, or write a "
+                "file of sequences, such as .jsonl"
+            )
         check_apart(target, [source])
         check_overwrite(target, is_model, "a model")
         Model.load(source).estimator.save(target)

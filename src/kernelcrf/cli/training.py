@@ -45,8 +45,7 @@ from kernelcrf.kernels.named_kernels import NAMED
 from kernelcrf.kernels.polynomial import Polynomial
 from kernelcrf.metrics import are_spans, span_f1
 from kernelcrf.penalties import penalty_from_config
-from kernelcrf.persistence import wapiti
-from kernelcrf.persistence.crfsuite.model_file import SUFFIX
+from kernelcrf.persistence.crfsuite.model_file import OTHER_PROGRAMS
 from kernelcrf.readers.constraints import ConstraintError, check_legal, legal_labelings
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.rules import C_from_config
@@ -56,7 +55,6 @@ from kernelcrf.solvers.restarts import solver_from_config
 from kernelcrf.solvers.stopping import StoppingRule
 from kernelcrf.validation import shown
 
-OTHERS = {SUFFIX: "CRFsuite", wapiti.SUFFIX: "Wapiti"}
 SEARCH_TOL, SEARCH_ITERATIONS = 1e-3, 30
 # Parameters that may be objects, each with the function that returns the object of a dict.
 OBJECTS: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -107,7 +105,7 @@ def fit(
     if made is not None and made.have_steps and "inputs" not in parameters:
         parameters["inputs"] = _inputs_with_steps(parameters)
     _check_kernels(parameters, records[0])
-    other = next((name for suffix, name in OTHERS.items() if model.endswith(suffix)), None)
+    other = next((name for suffix, name in OTHER_PROGRAMS.items() if model.endswith(suffix)), None)
     if other is not None:
         _check_for(other, model, parameters, records[0])
     crf = ChainCRF().set_params(**{"verbose": int(sys.stderr.isatty())} | parameters)

@@ -38,7 +38,7 @@ from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
 from kernelcrf.models.one_sequence import OneSequence
 from kernelcrf.models.wapiti import read_wapiti, to_wapiti
 from kernelcrf.persistence import PathLike, wapiti
-from kernelcrf.persistence.crfsuite.model_file import SUFFIX, write_model
+from kernelcrf.persistence.crfsuite.model_file import OTHER_PROGRAMS, SUFFIX, write_model
 from kernelcrf.readers.base_scores import check_base_scores
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.inputs import InputsReader
@@ -500,21 +500,23 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         dtype : "float32" or "float16" rounds the weights to 32 or 16 bits, so that the file is smaller; None keeps them
             as they are. CRFsuite's files have double precision.
         """
-        if os.fspath(path).endswith(wapiti.SUFFIX) and dtype is None:
-            wapiti.write_model(to_wapiti(self._model), path)
-        elif not os.fspath(path).endswith(SUFFIX):
+        program = OTHER_PROGRAMS.get(os.path.splitext(os.fspath(path))[1])
+        if program is None:
             super().save(path, dtype=dtype)
         elif dtype in ("float16", "float32"):
-            raise ValueError(f"dtype={dtype!r}: expected None for a file of CRFsuite, which has double precision")
+            raise ValueError(f"dtype={dtype!r}: expected None for a file of {program}, which has double precision")
         else:
             if find_rule(self.decoding).name not in (VITERBI, AUTO_RULE):
                 warnings.warn(
-                    f"a file of CRFsuite does not store decoding={shown(self.decoding)}: programs that open it predict "
-                    "the likeliest labelling. Use a .kcrf file to keep the rule",
+                    f"a file of {program} does not store decoding={shown(self.decoding)}: programs that open it "
+                    "predict the likeliest labelling. Use a .kcrf file to keep the rule",
                     UserWarning,
                     stacklevel=stacklevel_of_user(),
                 )
-            write_model(to_crfsuite(self._model), path)
+            if program == OTHER_PROGRAMS[SUFFIX]:
+                write_model(to_crfsuite(self._model), path)
+            else:
+                wapiti.write_model(to_wapiti(self._model), path)
 
     @classmethod
     def from_crfsuite(cls, source: PathLike | bytes) -> Self:

@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Ints
-from kernelcrf.persistence import ModelFileError, PathLike, named_errors, whole_file
+from kernelcrf.persistence import ModelFileError, PathLike, named_errors, wapiti, whole_file
 from kernelcrf.persistence.crfsuite.checked_bytes import NUMBER, CheckedBytes
 from kernelcrf.persistence.crfsuite.names import names_chunk, read_names
 from kernelcrf.validation import shown
@@ -49,6 +49,8 @@ STATE, TRANSITION = 0, 1
 FEATURE = np.dtype([("kind", "<u4"), ("source", "<u4"), ("label", "<u4"), ("weight", "<f8")])
 LARGEST = 2**32 - 1
 SUFFIX = ".crfsuite"
+OTHER_PROGRAMS = {SUFFIX: "CRFsuite", wapiti.SUFFIX: "Wapiti"}
+"""The programs whose model files are written, by the extension of the file."""
 
 
 class StateWeights(NamedTuple):
@@ -119,11 +121,12 @@ def begins_like_crfsuite(path: PathLike) -> bool:
 
 
 def refuse_suffix(path: PathLike, kind: str) -> None:
-    """Raise if `path` has CRFsuite's extension, because an estimator of the class `kind` is no model of CRFsuite."""
-    if os.fspath(path).endswith(SUFFIX):
+    """Raise if `path` has the extension of CRFsuite or Wapiti, because they have no models of the class `kind`."""
+    program = OTHER_PROGRAMS.get(os.path.splitext(os.fspath(path))[1])
+    if program is not None:
         raise ValueError(
-            f"path={shown(path)}: a {kind} cannot be written as a model of CRFsuite: expected a ChainCRF. Save it as a "
-            ".kcrf file"
+            f"path={shown(path)}: a {kind} cannot be written as a model of {program}: expected a ChainCRF. Save it as "
+            "a .kcrf file"
         )
 
 
