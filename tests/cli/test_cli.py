@@ -32,6 +32,7 @@ from kernelcrf.kernels import Polynomial
 from kernelcrf.kernels.named_kernels import NAMED
 from kernelcrf.preprocessing import PerToken
 from kernelcrf.solvers import Restarts
+from studies.datasets import load_references
 
 COMMANDS = ("fit", "tag", "evaluate", "inspect", "report", "convert")
 WORDS = {"B-NP": ["the", "a", "The"], "I-NP": ["dog", "cat", "Hill-9"], "B-VP": ["barks", "sleeps"], "O": [".", ","]}
@@ -149,6 +150,27 @@ def test_templates_of_steps_give_an_input_of_steps(folder, tmp_path):
     refused = run("fit", folder / "train.txt", tmp_path / "m.crfsuite", *options)
     assert refused.exit_code == 2
     assert "models of CRFsuite cannot store inputs, or templates of steps" in " ".join(refused.stderr.split())
+
+
+def test_templates_of_steps_on_references(tmp_path, data_folder):
+    """In references, fields end at commas and full stops, which scores of steps see in the token before."""
+    references = load_references(folder=data_folder)
+    for name, start in (("train", 0), ("test", 60)):
+        rows = zip(references.X[start : start + 60], references.y[start : start + 60], strict=True)
+        sentences = ["".join(f"{token['word']}\t{label}\n" for token, label in zip(x, y, strict=True)) for x, y in rows]
+        (tmp_path / f"{name}.txt").write_text("\n".join(sentences) + "\n")
+    plain = "*\nU:word=%X[0,0]\nU:shape=%s[0,0]\n"
+    (tmp_path / "plain").write_text(plain)
+    (tmp_path / "steps").write_text(plain + 'B:end=%m[-1,0,".$"]\n')
+    accuracy = {}
+    for name in ("plain", "steps"):
+        model = tmp_path / f"{name}.kcrf"
+        result = run("fit", tmp_path / "train.txt", model, "--templates", tmp_path / name, "-C", "1", "--tol", "0.01")
+        assert result.exit_code == 0, result.output
+        scores = json.loads(run("evaluate", model, tmp_path / "test.txt", "--json").stdout)["scores"]
+        accuracy[name] = scores["flat_accuracy"]["value"]
+    assert kernelcrf.load(tmp_path / "steps.kcrf").certificate_.relative_gap <= 0.01
+    assert accuracy["steps"] > accuracy["plain"] + 0.01, accuracy
 
 
 def test_a_pipeline_is_used_like_its_last_step(tmp_path):
