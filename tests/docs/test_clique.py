@@ -41,7 +41,11 @@ def test_a_kind_of_clique_with_inputs_takes_two_files(tmp_path):
     shutil.copytree(Path(kernelcrf.__file__).parent, tmp_path / "kernelcrf")
     rows, kind, _ = re.findall(r"```(?:python|text)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     for name, new, before in (
-        ("graphs/structure.py", rows + "\n", "    @property\n    def last_nodes(self) -> Ints:"),
+        (
+            "graphs/structure.py",
+            rows + "\n",
+            '    @property\n    def last_nodes(self) -> Ints:\n        """Return the row of the last token',
+        ),
         ("score/cliques.py", kind, "        Clique(ENDS, TOKENS,"),
     ):
         path = tmp_path / "kernelcrf" / name

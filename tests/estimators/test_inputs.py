@@ -284,7 +284,7 @@ def test_sparse_inputs_have_weights_for_observed_pairs(tmp_path):
 
 
 @pytest.mark.parametrize("weights", ["observed", "all"])
-def test_the_dual_solver_reads_several_sparse_inputs(weights):
+def test_the_dual_solver_reads_sparse_inputs_and_dense_ones_beside_them(weights):
     X = [{"a": sp.csr_array(x > 0).astype(float), "words": words(x)} for x in DATA.X]
     inputs = {"a": Input(C=0.3), "words": Input(C=5.0)}
     options = {"inputs": inputs, "fit_intercept": True, "weights": weights, **SETTINGS}
@@ -292,15 +292,18 @@ def test_the_dual_solver_reads_several_sparse_inputs(weights):
     assert dual.certificate_.status == "optimal"
     assert dual.certificate_.objective == pytest.approx(lbfgs.certificate_.objective, rel=1e-9)
     np.testing.assert_allclose(dual.coef_, lbfgs.coef_, atol=1e-3)
-    dense = ChainCRF(inputs={**inputs, "a": Input("rbf")}, solver="dual", C=1.0)
+    beside = {**options, "inputs": {"a": Input("rbf", C=0.3), "words": Input(C=5.0)}}
+    dual, lbfgs = (ChainCRF(solver=solver, **beside).fit(NAMED, DATA.y) for solver in ("dual", "lbfgs"))
+    assert dual.certificate_.objective == pytest.approx(lbfgs.certificate_.objective, rel=1e-9)
+    alone = ChainCRF(inputs={"a": Input("rbf")}, solver="dual", C=1.0)
     with pytest.raises(ValueError, match="solver='dual' cannot minimise this objective"):
-        dense.fit(NAMED, DATA.y)
+        alone.fit(NAMED, DATA.y)
 
 
 def test_a_checkpoint_continues_a_fit_of_several_inputs_and_knows_its_data(tmp_path):
     options = {"inputs": BOTH, "checkpoint": tmp_path / "run.ckpt", **SETTINGS}
     crf = ChainCRF(**options).fit(NAMED, DATA.y)
-    assert ChainCRF(**options).fit(NAMED, DATA.y).n_iter_ <= crf.n_iter_ + 1
+    assert ChainCRF(**options).fit(NAMED, DATA.y).n_iter_ <= crf.n_iter_ + 2
     other = [{**x, "a": x["a"] + 1.0} for x in NAMED]
     with pytest.raises(ValueError, match="a fit that differs in X"):
         ChainCRF(**options).fit(other, DATA.y)

@@ -273,7 +273,7 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
     inner = replace(settings, tol=IN_SPAN_SHARE * settings.tol, certify_full=False)
     while True:
         fitted = solve(problem, features, inner, start)
-        at = fitted.solution.evaluation
+        at = fitted.objective.complete(fitted.solution.evaluation)
         gap = corpus.gap_full(fitted.objective, at, features)
         if not gap.shares and fitted.objective.is_convex:
             # The span is the whole space, so that lower bounds found at earlier points are valid too.

@@ -94,7 +94,7 @@ class TokenWeights:
             return None
         else:
             sizes = read_lengths(lengths)
-            if np.shape(sample_weight) != (sizes.sum(),) or len(sizes) == sizes.sum():
+            if len(sizes) == sizes.sum() or np.asarray(sample_weight).shape != (sizes.sum(),):
                 return None
             parts = np.split(_numbers(sample_weight, "sample_weight"), np.cumsum(sizes)[:-1])
         if not part and not any(one.any() for one in parts):
