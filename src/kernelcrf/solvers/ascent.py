@@ -184,8 +184,10 @@ class Ascent:
         rows, layout = self.rows, self.objective.layout
         G, g = np.zeros(len(rows.labels)), np.zeros(self.steps.W.shape)
         state = self.a, self.b, self.r, self.q, self.entropies
-        loops.moments(*self.data, rows.pointers, rows.labels, rows.width, *state, G, g)
-        value = self._entropy - layout.conjugate(-self._join(rows.gather(G) / self.scales, g))
+        n_failed = loops.moments(*self.data, rows.pointers, rows.labels, rows.width, *state, G, g)
+        # Ascent steps only accept scores for which inference does not fail; otherwise, there would be no bound.
+        gradient = -self._join(rows.gather(G) / self.scales, g)
+        value = self._entropy - layout.conjugate(gradient) if n_failed == 0 else -np.inf
         self.features.renew(G, self.pull)
         self.steps.renew(g, self.pull)
         del G

@@ -355,23 +355,9 @@ def visit(
                 change[j] = 0
             multiply(inputs, T, step, products)
             move(
-                tokens,
-                low,
-                T,
-                pointers,
-                columns,
-                values,
-                1.0,
-                step,
-                products,
-                rows,
-                labels,
-                shares,
-                threshold,
-                V,
-                W,
-                change,
-            )
+                tokens, low, T, pointers, columns, values, 1.0, step, products, rows, labels, shares, threshold,
+                V, W, change,
+            )  # fmt: skip
             norms, norms_edge = 0.0, move_steps(v, w, step_edge, 1.0, shares_edge, threshold_edge)
             for j in range(width):
                 norms += change[j]
@@ -389,23 +375,9 @@ def visit(
                 eta = min(GROWTH * eta, 1.0)
                 break
             move(
-                tokens,
-                low,
-                T,
-                pointers,
-                columns,
-                values,
-                -1.0,
-                step,
-                products,
-                rows,
-                labels,
-                shares,
-                threshold,
-                V,
-                W,
-                change,
-            )
+                tokens, low, T, pointers, columns, values, -1.0, step, products, rows, labels, shares, threshold,
+                V, W, change,
+            )  # fmt: skip
             move_steps(v, w, step_edge, -1.0, shares_edge, threshold_edge)
             eta *= 0.5
         etas[i] = eta
