@@ -173,7 +173,7 @@ def test_layers_cut_sequences_at_tokens_with_smaller_weights():
         (W[:5], r"sample_weight has shape \(5,\): expected an array of shape \(6,\)"),
         (
             [*W[:5], W[5][:2]],
-            r"sample_weight\[5\] has 2 weights and X\[5\] has 6 tokens: expected one weight per token",
+            r"sample_weight\[5\] has length 2, X\[5\] has length 6: expected one weight per token",
         ),
         ([*W[:5], -W[5] - 1], r"sample_weight\[5\]\[0\] is -.*: expected a 1-D array with a finite number >= 0"),
         ([*W[:5], W[5][:, None]], r"sample_weight\[5\] has shape \(6, 1\): expected a 1-D array"),

@@ -117,7 +117,7 @@ class TokenWeights:
             if len(one) != length:
                 i = chains.number(i)
                 raise ValueError(
-                    f"sample_weight[{i}] has {len(one)} weights and X[{i}] has {length} tokens: expected one weight "
+                    f"sample_weight[{i}] has length {len(one)}, X[{i}] has length {length}: expected one weight "
                     "per token, or one weight per sequence"
                 )
         return np.concatenate([np.empty(0), *self.parts])
