@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
 from kernelcrf import ChainCRF
-from kernelcrf.readers.feature_dicts import new_vectorizer, restore_vectorizer, vectorize
+from kernelcrf.readers.feature_dicts import learn, new_hasher, vectorize
+from kernelcrf.readers.vocabulary import Vocabulary
 
 NAMES = st.sampled_from(["w", "p", "w:a", "x"])
 PLAIN = st.one_of(st.sampled_from(["a", "b", ""]), st.booleans(), st.integers(-2, 2), st.floats(-3, 3))
@@ -18,21 +19,19 @@ TOKENS = st.lists(st.dictionaries(NAMES, PLAIN, max_size=4), min_size=1, max_siz
 
 def rows_by_name(tokens):
     """The matrix of the tokens as dicts from column names to values, without zeros."""
-    vectorizer = new_vectorizer(None)
-    X = vectorize(tokens, vectorizer, fit=True).to_csr().toarray()
-    names = vectorizer.feature_names_
+    vocabulary, entries = learn(tokens)
+    X, names = entries.to_csr().toarray(), vocabulary.names
     return [{names[j]: x[j] for j in np.flatnonzero(x)} for x in X]
 
 
 @given(TOKENS.filter(any), TOKENS)
 def test_dicts_equal_those_of_dict_vectorizer(tokens, more):
-    ours, theirs = new_vectorizer(None), DictVectorizer(separator=":")
-    X = vectorize(tokens, ours, fit=True).to_csr()
+    theirs = DictVectorizer(separator=":")
+    ours, entries = learn(tokens)
+    X = entries.to_csr()
     np.testing.assert_allclose(X.toarray(), theirs.fit_transform(tokens).toarray(), atol=1e-12)
-    assert ours.feature_names_ == theirs.feature_names_
-    np.testing.assert_allclose(
-        vectorize(more, ours, fit=False).to_csr().toarray(), theirs.transform(more).toarray(), atol=1e-12
-    )
+    assert ours.names == theirs.feature_names_
+    np.testing.assert_allclose(vectorize(more, ours).to_csr().toarray(), theirs.transform(more).toarray(), atol=1e-12)
     assert isinstance(X, sp.csr_array)
     assert X.has_canonical_format
 
@@ -43,20 +42,20 @@ LISTS = st.lists(st.lists(st.sampled_from(["w", "p", "w:a", "x", ""]), max_size=
 
 @given(STRINGS.filter(any), STRINGS)
 def test_dicts_of_strings_equal_those_of_dict_vectorizer(tokens, more):
-    ours, theirs = new_vectorizer(None), DictVectorizer(separator=":").fit(tokens)
-    vectorize(tokens, ours, fit=True)
-    assert ours.vocabulary_ == theirs.vocabulary_
-    np.testing.assert_array_equal(vectorize(more, ours, fit=False).to_csr().toarray(), theirs.transform(more).toarray())
+    theirs = DictVectorizer(separator=":").fit(tokens)
+    ours, _ = learn(tokens)
+    assert ours.columns == theirs.vocabulary_
+    np.testing.assert_array_equal(vectorize(more, ours).to_csr().toarray(), theirs.transform(more).toarray())
 
 
 @pytest.mark.parametrize("collection", [list, tuple])
 @given(tokens=LISTS.filter(any), more=LISTS)
 def test_lists_of_names_equal_counts_by_dict_vectorizer(collection, tokens, more):
-    ours, theirs = new_vectorizer(None), DictVectorizer(separator=":")
-    X = vectorize([collection(token) for token in tokens], ours, fit=True)
+    theirs = DictVectorizer(separator=":")
+    ours, X = learn([collection(token) for token in tokens])
     np.testing.assert_array_equal(X.to_csr().toarray(), theirs.fit_transform(map(Counter, tokens)).toarray())
-    assert ours.feature_names_ == theirs.feature_names_
-    found = vectorize([collection(token) for token in more], ours, fit=False)
+    assert ours.names == theirs.feature_names_
+    found = vectorize([collection(token) for token in more], ours)
     np.testing.assert_array_equal(found.to_csr().toarray(), theirs.transform(map(Counter, more)).toarray())
 
 
@@ -76,17 +75,15 @@ def test_lists_of_names_equal_counts_by_dict_vectorizer(collection, tokens, more
 )
 def test_a_vocabulary_finds_what_a_fit_would_name(tokens):
     """The columns that the same tokens would have by their names, unseen ones left out."""
-    vectorizer = new_vectorizer(None)
-    vectorize([{"w": "the", "v": 1.0, "cap": True}, {"v=deep": 1.0}], vectorizer, fit=True)
-    X = vectorize(tokens, vectorizer, fit=False).to_csr().toarray()
-    names = vectorizer.feature_names_
+    vocabulary, _ = learn([{"w": "the", "v": 1.0, "cap": True}, {"v=deep": 1.0}])
+    X, names = vectorize(tokens, vocabulary).to_csr().toarray(), vocabulary.names
     found = [{names[j]: x[j] for j in np.flatnonzero(x)} for x in X]
     assert found == [{name: value for name, value in row.items() if name in names} for row in rows_by_name(tokens)]
 
 
 @given(TOKENS.filter(any))
 def test_hashed_dicts_equal_those_of_feature_hasher(tokens):
-    X = vectorize(tokens, new_vectorizer(8), fit=True).to_csr()
+    X = vectorize(tokens, new_hasher(8)).to_csr()
     np.testing.assert_allclose(X.toarray(), FeatureHasher(8).transform(tokens).toarray(), atol=1e-12)
 
 
@@ -104,9 +101,9 @@ def test_nested_dicts_are_written_out():
 
 def test_the_separator_of_a_vocabulary_joins_nested_names_too():
     """Model files of earlier versions have "=" in their names."""
-    vectorizer = restore_vectorizer(["w=low=the", "w=len"], "=")
+    vectorizer = Vocabulary(["w=low=the", "w=len"], "=")
     for token in ({"w": {"low": "the", "len": 3}}, {"w": {"low": ["the"], "len": 3.0}}):
-        assert vectorize([token], vectorizer, fit=False).to_csr().toarray().tolist() == [[1, 3]]
+        assert vectorize([token], vectorizer).to_csr().toarray().tolist() == [[1, 3]]
 
 
 def test_dicts_and_lists_of_names_may_meet_and_repeated_names_count():
@@ -144,7 +141,7 @@ def test_numpy_scalars_are_numbers():
 )
 def test_what_cannot_be_a_feature_is_named(token, error, message):
     with pytest.raises(error, match=message):
-        vectorize([{"w": "a"}, token], new_vectorizer(None), fit=True)
+        learn([{"w": "a"}, token])
 
 
 @pytest.mark.parametrize(
@@ -176,4 +173,4 @@ def test_what_cannot_be_a_feature_is_found_in_fit_and_predict(token, message):
 @pytest.mark.parametrize("hash_features", [0, 3, -4, 2.0, True, 2**31])
 def test_hash_features_are_a_power_of_two(hash_features):
     with pytest.raises(ValueError, match=r"hash_features=.*: expected a power of two"):
-        new_vectorizer(hash_features)
+        new_hasher(hash_features)

@@ -52,13 +52,18 @@ class Entries:
             engine.map(fill, range(0, N, ROWS))
         return out
 
-    def to_csr(self) -> sp.csr_array:
-        """Return the rows as a CSR matrix with sorted columns; entries in the same place are added up."""
+    def to_csr(self, *, reuse: bool = False) -> sp.csr_array:
+        """Return the rows as a CSR matrix with sorted columns; entries in the same place are added up.
+
+        reuse : whether the matrix may take over the arrays of the columns and the values, which then change.
+        """
         columns, values, offsets, known = self.columns, self.values, self.offsets, self.columns >= 0
         if not known.all():
             columns, values, offsets = columns[known], values[known], np.append(0, np.cumsum(known))[offsets]
         # Adding up sorts the arrays in place, and a model may read the same entries again.
-        X = sp.csr_array((values, columns, offsets), shape=self.shape, copy=True)
+        # If the offsets had 64 bits, SciPy would copy the columns to 64 bits.
+        offsets = offsets.astype(np.int32 if len(columns) <= np.iinfo(np.int32).max else np.int64)
+        X = sp.csr_array((values, columns, offsets), shape=self.shape, copy=not reuse)
         X.sum_duplicates()
         return X
 

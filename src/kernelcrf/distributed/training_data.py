@@ -33,6 +33,7 @@ from kernelcrf.readers.reader_extension import add_names
 from kernelcrf.readers.sequences import SequenceReader, open_sequences
 from kernelcrf.readers.stored_inputs import WORDS, Kind
 from kernelcrf.readers.stored_values import object_array
+from kernelcrf.readers.vocabulary import Vocabulary
 from kernelcrf.readers.weights import read_class_weights, read_weights, weigh_samples
 from kernelcrf.validation import shown_list
 
@@ -170,9 +171,9 @@ class DataSummary:
             names = None if self.columns is None else object_array(self.columns)
             return SequenceReader(self.kind or "dense", int(self.n_features or 0), None, names)
         if hash_features is not None:
-            vectorizer = feature_dicts.new_vectorizer(hash_features)
+            vectorizer: feature_dicts.Vectorizer = feature_dicts.new_hasher(hash_features)
         else:
-            vectorizer = feature_dicts.restore_vectorizer(sorted(self.names))
+            vectorizer = Vocabulary(sorted(self.names))
         return SequenceReader("dicts", feature_dicts.n_columns(vectorizer), vectorizer)
 
 

@@ -23,11 +23,11 @@ from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.kernel import KERNELS
 from kernelcrf.persistence import Budget, PathLike
 from kernelcrf.persistence.crfsuite.model_file import CRFsuiteModel, StateWeights, TransitionWeights, read_model
-from kernelcrf.readers.feature_dicts import has_vocabulary, restore_vectorizer
 from kernelcrf.readers.feature_items import SEPARATOR
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.readers.vocabulary import Vocabulary
 from kernelcrf.score.layout import Layout
 from kernelcrf.score.terms import TOKEN_TERM, TRANSITION_TERM, chain_terms
 from kernelcrf.validation import shown, shown_list
@@ -77,7 +77,7 @@ def from_crfsuite(content: CRFsuiteModel) -> ChainModel:
         theta=layout.join({TOKEN_TERM: content.state.weights, TRANSITION_TERM: content.transitions.weights}),
         maps={TOKEN_TERM: PrimalMap(len(names))},
         objective_curve=np.empty(0),
-        reader=SequenceReader("dicts", len(names), restore_vectorizer(names, SEPARATOR)),
+        reader=SequenceReader("dicts", len(names), Vocabulary(names, SEPARATOR)),
         labels=LabelReader(np.array(content.labels)),
         legal=None,
         landmark_positions=None,
@@ -130,7 +130,7 @@ def find_reason(model: ChainModel) -> str | None:
         return f"it has constraints: expected constraints=None. {other}, or fit without constraints"
     if reader.kind != "dicts":
         return f"its inputs are numbers without names: expected feature dicts, or lists of names. {other}"
-    if not has_vocabulary(reader.vectorizer):
+    if not isinstance(reader.vectorizer, Vocabulary):
         return f"its features are hashed: expected hash_features=None. {other}, or fit without hash_features"
     if (separator := reader.vectorizer.separator) != SEPARATOR:
         return (

@@ -25,11 +25,11 @@ from kernelcrf.models.crfsuite import find_reason, to_crfsuite
 from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.persistence import Budget, PathLike
 from kernelcrf.persistence.wapiti import TOKEN_KINDS, WapitiModel, first_weights, read_model
-from kernelcrf.readers.feature_dicts import has_vocabulary, restore_vectorizer
 from kernelcrf.readers.feature_items import SEPARATOR
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.readers.vocabulary import Vocabulary
 from kernelcrf.score.cliques import STEPS, TOKENS
 from kernelcrf.score.layout import Layout
 from kernelcrf.score.terms import TRANSITION_TERM, NamedInput, chain_terms, named_term
@@ -86,7 +86,7 @@ def from_wapiti(content: WapitiModel) -> ChainModel:
         maps={term: PrimalMap(len(names)) for term in (of_token, of_step)},
         objective_curve=np.empty(0),
         reader=InputsReader.of_whole(
-            SequenceReader("dicts", len(names), restore_vectorizer(names, SEPARATOR)), (TOKENS, STEPS)
+            SequenceReader("dicts", len(names), Vocabulary(names, SEPARATOR)), (TOKENS, STEPS)
         ),
         labels=LabelReader(np.array(content.labels)),
         legal=None,
@@ -145,7 +145,7 @@ def _names_of(model: ChainModel) -> list[str] | None:
     if not isinstance(reader, InputsReader) or set(reader.sources) != {TOKENS, STEPS} or set(reader.entries) != {None}:
         return None
     whole = reader.entries[None]
-    return (whole.feature_names or []) if has_vocabulary(whole.vectorizer) else None
+    return list(whole.vectorizer.names) if isinstance(whole.vectorizer, Vocabulary) else None
 
 
 def _pairs_of(features: Ints, labels: Ints, n: int, n_labels: int) -> Pairs:

@@ -43,7 +43,7 @@ from kernelcrf.score.terms import Term
 MOST_PARTITIONS, LEAST_NODES, LEAST_PRODUCTS = 64, 2048, 2**20
 BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
 # `measure` divides the tokens into this number of blocks, unless they are smaller than LEAST_MEASURED tokens.
-MOST_BLOCKS, LEAST_MEASURED = 16, 4096
+MOST_BLOCKS, LEAST_MEASURED = 32, 4096
 
 
 @dataclass(frozen=True, eq=False)

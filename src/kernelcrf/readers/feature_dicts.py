@@ -1,8 +1,8 @@
 """Convert feature dicts to a sparse matrix, as scikit-learn's `DictVectorizer` and `FeatureHasher` do.
 
-An item is a pair (name, value) of a token. With a fitted vocabulary, each item is looked up directly. To make a
-vocabulary, or to hash names, the distinct items are collected first: the same items occur in many tokens, and each
-distinct item is named or hashed only once.
+An item is a pair (name, value) of a token. With a vocabulary, each item is looked up directly. To learn a vocabulary,
+or to hash names, the distinct items are collected first: the same items occur in many tokens, and each distinct item is
+named or hashed only once.
 
 `feature_items` says which columns the items of a token belong to.
 """
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, compress, count, repeat
+from itertools import accumulate, chain, compress, count
 from operator import methodcaller
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -28,17 +28,19 @@ from kernelcrf.readers.feature_items import (
     SEPARATOR,
     Item,
     check_item,
+    check_name,
     collect_items,
     flat_items,
     is_nested,
 )
-from kernelcrf.readers.name_table import NameTable
+from kernelcrf.readers.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from sklearn.feature_extraction import DictVectorizer, FeatureHasher
+    from sklearn.feature_extraction import FeatureHasher
 
-Vectorizer: TypeAlias = "DictVectorizer | FeatureHasher"
+Vectorizer: TypeAlias = "Vocabulary | FeatureHasher"
 Place: TypeAlias = Callable[[int], str]
+Checked = TypeVar("Checked")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,65 +77,65 @@ def keep_tokens(tokens: Tokens, kept: Flags) -> Tokens:
     return NamedTokens(names, ids.astype(np.int32), Chains.from_lengths(counts[kept]).offsets)
 
 
-def new_vectorizer(hash_features: int | None) -> Vectorizer:
-    """Return an unfitted vectoriser, which converts feature dicts to rows of numbers.
-
-    hash_features : the number of columns to which names are hashed; None means a vocabulary with one column per name.
-    """
+def new_hasher(hash_features: int) -> FeatureHasher:
+    """Return an object that hashes names to the given number of columns."""
     from sklearn.feature_extraction import FeatureHasher
 
     HASH_FEATURES.check("hash_features", hash_features)
-    if hash_features is None:
-        return new_vocabulary(SEPARATOR)
     return FeatureHasher(n_features=int(hash_features), input_type="dict")
 
 
-def new_vocabulary(separator: str) -> DictVectorizer:
-    """Return an unfitted `DictVectorizer`, which makes a vocabulary with one column per name."""
-    from sklearn.feature_extraction import DictVectorizer
+def learn(
+    tokens: Tokens, separator: str = SEPARATOR, place: Place | None = None, kept: Flags | None = None
+) -> tuple[Vocabulary, Entries]:
+    """Return the vocabulary of the tokens, with names in sorted order, and their feature matrix, one row per token.
 
-    return DictVectorizer(separator=separator, sparse=True)
+    separator : the text between the name and the value of a feature whose value is a string.
+    place : a function that returns the place of token t for error messages, such as "sequence 3, token 1".
+    kept : flags of the tokens whose names are learned; None means all tokens.
+    """
+    if kept is not None and not kept.all():
+        at = np.flatnonzero(kept).tolist()
+        place_of_kept = None if place is None else lambda t: place(at[t])
+        vocabulary, _ = learn(keep_tokens(tokens, kept), separator, place_of_kept)
+        return vocabulary, vectorize(tokens, vocabulary, place)
+    names, values, ids, offsets = _distinct_names(tokens, separator, place)
+    distinct, columns = list[str](), np.empty(len(names), np.int32)
+    for k in sorted(range(len(names)), key=names.__getitem__):
+        if not distinct or names[k] != distinct[-1]:
+            distinct.append(names[k])
+        columns[k] = len(distinct) - 1
+    return Vocabulary(distinct, separator), _entries(columns, values, ids, offsets, len(distinct))
 
 
-def has_vocabulary(vectorizer: Vectorizer | None) -> TypeGuard[DictVectorizer]:
-    """Return True if the vectoriser has one column per name, and False if it hashes names or is None."""
-    return hasattr(vectorizer, "separator")
+def vectorize(tokens: Tokens, vectorizer: Vectorizer, place: Place | None = None) -> Entries:
+    """Return the feature matrix of the tokens, one row per token; features outside the vocabulary are left out.
 
-
-def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool, place: Place | None = None) -> Entries:
-    """Return the feature matrix of the tokens, one row per token.
-
-    fit : whether to make the vocabulary from these tokens; otherwise features outside the vocabulary are left out.
     place : a function that returns the place of token t for error messages, such as "sequence 3, token 1".
     """
-    hashes = not has_vocabulary(vectorizer)
-    if not (hashes or fit or isinstance(tokens, NamedTokens)):
-        entries = look_up(tokens, vectorizer, zeros=True)
+    if isinstance(vectorizer, Vocabulary):
+        entries = None if isinstance(tokens, NamedTokens) else look_up(tokens, vectorizer, zeros=True)
         if entries is not None:
             return entries
-    items, ids, offsets = _distinct_items(tokens, HASHED_SEPARATOR if hashes else vectorizer.separator, place)
-    columns, values = _hash_items(items, vectorizer) if hashes else _name_items(items, vectorizer, fit)
-    return Entries(columns[ids], values[ids], offsets, n_columns(vectorizer))
+        names, values, ids, offsets = _distinct_names(tokens, vectorizer.separator, place)
+        columns = vectorizer.find(names, len(names))
+    else:
+        items, ids, offsets = _distinct_items(tokens, HASHED_SEPARATOR, place)
+        columns, values = _hash_items(items, vectorizer)
+    return _entries(columns, values, ids, offsets, n_columns(vectorizer))
+
+
+def _entries(columns: Labels, values: Floats | None, ids: Labels, offsets: Ints, d: int) -> Entries:
+    """Return the matrix of tokens whose items have the given columns and values; without values, all of them are 1."""
+    return Entries(columns[ids], np.ones(len(ids)) if values is None else values[ids], offsets, d)
 
 
 def n_columns(vectorizer: Vectorizer) -> int:
     """Return the number of columns of the matrices that the vectoriser makes."""
-    return len(vectorizer.feature_names_) if has_vocabulary(vectorizer) else int(vectorizer.n_features)
+    return len(vectorizer) if isinstance(vectorizer, Vocabulary) else int(vectorizer.n_features)
 
 
-def restore_vectorizer(names: Sequence[str], separator: str = SEPARATOR) -> DictVectorizer:
-    """Return a fitted `DictVectorizer` whose columns have the given names."""
-    return _set_names(new_vocabulary(separator), names)
-
-
-def _set_names(vectorizer: DictVectorizer, names: Sequence[str]) -> DictVectorizer:
-    vectorizer.feature_names_ = list(names)
-    vectorizer.table_ = NameTable(vectorizer.feature_names_)
-    vectorizer.vocabulary_ = {name: column for column, name in enumerate(names)}
-    return vectorizer
-
-
-def look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer, *, zeros: bool) -> Entries | None:
+def look_up(tokens: Sequence[UserData], vocabulary: Vocabulary, *, zeros: bool) -> Entries | None:
     """Compute the feature matrix of the tokens in a fast way; return None if only `vectorize` can compute it.
 
     The fast way needs tokens that are all collections of names, or all dicts. The values in these dicts must be
@@ -143,15 +145,15 @@ def look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer, *, zeros: bo
     """
     kinds = set(map(type, tokens))
     if tokens and kinds <= KINDS_OF_NAMES:
-        return _find_names(tokens, chain.from_iterable(tokens), vectorizer)
+        return _find_names(tokens, chain.from_iterable(tokens), vocabulary)
     if kinds != {dict}:
         return None
     # Built-in functions take half of the time of a Python loop, but `join` needs strings.
-    strings = map(vectorizer.separator.join, chain.from_iterable(map(dict.items, tokens)))
-    return _find_names(tokens, strings, vectorizer) or _collect(tokens, vectorizer, zeros)
+    strings = map(vocabulary.separator.join, chain.from_iterable(map(dict.items, tokens)))
+    return _find_names(tokens, strings, vocabulary) or _collect(tokens, vocabulary, zeros)
 
 
-def _find_names(tokens: Sequence[UserData], names: Iterable[str], vectorizer: DictVectorizer) -> Entries | None:
+def _find_names(tokens: Sequence[UserData], names: Iterable[str], vocabulary: Vocabulary) -> Entries | None:
     """Return a matrix with the value 1 for each name of each token, or None if only `vectorize` can compute it.
 
     names : the names of all tokens, one token after the other.
@@ -161,43 +163,42 @@ def _find_names(tokens: Sequence[UserData], names: Iterable[str], vectorizer: Di
         if type(tokens[0]) is not dict:
             # `join` raises a TypeError if a name is not a string. Bytes have the same hashes as strings.
             deque(map("".join, tokens), maxlen=0)
-        columns = vectorizer.table_.find(names, int(offsets[-1]))
+        columns = vocabulary.find(names, int(offsets[-1]))
     except TypeError:
-        return None
-    if columns is None:
         return None
     ones = np.empty(len(columns))
     ones.fill(1)
-    return Entries(columns, ones, offsets, len(vectorizer.feature_names_))
+    return Entries(columns, ones, offsets, len(vocabulary))
 
 
-def _collect(tokens: Sequence[Mapping[str, UserData]], vectorizer: DictVectorizer, zeros: bool) -> Entries | None:
+def _collect(tokens: Sequence[Mapping[str, UserData]], vocabulary: Vocabulary, zeros: bool) -> Entries | None:
     """Compute the feature matrix of ordinary feature dicts; return None if only `vectorize` can compute it."""
     names, values, ends = list[str](), list[float](), [0]
     try:
         for token in tokens:
-            collect_items(token, vectorizer.separator, names, values, zeros=zeros)
+            collect_items(token, vocabulary.separator, names, values, zeros=zeros)
             ends.append(len(names))
     except TypeError:
         return None
-    columns = vectorizer.table_.find(names, len(names))
-    if columns is None:
-        return None
-    return Entries(columns, np.array(values, np.float64), np.array(ends), len(vectorizer.feature_names_))
+    columns = vocabulary.find(names, len(names))
+    return Entries(columns, np.array(values, np.float64), np.array(ends), len(vocabulary))
 
 
-def _name_items(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) -> tuple[Labels, Floats]:
-    """Return the column and the value of each item; the column is -1 if the vocabulary does not contain the item.
+def _distinct_names(
+    tokens: Tokens, separator: str, place: Place | None
+) -> tuple[Sequence[str], Floats | None, Labels, Ints]:
+    """Return the names and the values of the distinct items of the tokens, and the `ids` and `offsets` of the tokens.
 
-    If `fit` is True, the vocabulary is first made from these items.
+    The values are None if all of them are 1. Two items may have the same name. `_distinct_items` explains the rest.
     """
-    between = vectorizer.separator
-    names = [f"{name}{between}{value}" if isinstance(value, str) else name for name, value in items]
+    tokens = _as_named(tokens)
+    if isinstance(tokens, NamedTokens):
+        _check_each(check_name, tokens.names, tokens.ids, tokens.offsets, place)
+        return tokens.names, None, tokens.ids, tokens.offsets
+    items, ids, offsets = _distinct_items(tokens, separator, place)
+    names = [f"{name}{separator}{value}" if isinstance(value, str) else name for name, value in items]
     values = [1.0 if isinstance(value, str) else value for _, value in items]
-    if fit:
-        _set_names(vectorizer, sorted(set(names)))
-    columns = np.fromiter(map(vectorizer.vocabulary_.get, names, repeat(-1)), np.int32, len(names))
-    return columns, np.array(values, np.float64)
+    return names, np.array(values, np.float64), ids, offsets
 
 
 def _hash_items(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Labels, Floats]:
@@ -216,18 +217,17 @@ def _distinct_items(tokens: Tokens, separator: str, place: Place | None) -> tupl
     Token t has the items with the indices ids[offsets[t]:offsets[t+1]], and place(t) is its place for error messages.
     The separator stands between the names of nested dicts.
     """
-    if not isinstance(tokens, NamedTokens) and all(isinstance(token, COLLECTIONS) for token in tokens):
-        tokens = NamedTokens(*_number_items(tokens, iter))
+    tokens = _as_named(tokens)
     if isinstance(tokens, NamedTokens):
-        named = [(name, 1.0) for name in tokens.names]
-        return _check_items(named, tokens.ids, tokens.offsets, place), tokens.ids, tokens.offsets
+        ones = [(name, 1.0) for name in tokens.names]
+        return _check_each(check_item, ones, tokens.ids, tokens.offsets, place), tokens.ids, tokens.offsets
     try:
         items, ids, offsets = _number_items(tokens, methodcaller("items"))
     except (TypeError, AttributeError):
         pass  # A value cannot be hashed, or a token is not a mapping: `flat_items` reads it, or raises.
     else:
         if not any(is_nested(value) for _, value in items):
-            return _check_items(items, ids, offsets, place), ids, offsets
+            return _check_each(check_item, items, ids, offsets, place), ids, offsets
     flat = []
     for t, token in enumerate(tokens):
         try:
@@ -236,18 +236,27 @@ def _distinct_items(tokens: Tokens, separator: str, place: Place | None) -> tupl
             flat_items(token, separator, where=_where(t, place))
             raise
     items, ids, offsets = _number_items(flat, iter)
-    return _check_items(items, ids, offsets, place), ids, offsets
+    return _check_each(check_item, items, ids, offsets, place), ids, offsets
 
 
-def _check_items(items: Sequence[Item], ids: Labels, offsets: Ints, place: Place | None) -> list[Item]:
-    """Return the items with numbers converted to floats; raise if the name or the value of an item is not allowed."""
+def _as_named(tokens: Tokens) -> Tokens:
+    """Return `NamedTokens` if all tokens are collections of names, and the tokens themselves otherwise."""
+    if isinstance(tokens, NamedTokens) or not all(isinstance(token, COLLECTIONS) for token in tokens):
+        return tokens
+    return NamedTokens(*_number_items(tokens, iter))
+
+
+def _check_each(
+    check: Callable[..., Checked], items: Sequence[UserData], ids: Labels, offsets: Ints, place: Place | None
+) -> list[Checked]:
+    """Return what `check` returns for each item; raise with the place of an item that is not allowed."""
     checked = []
     for k, item in enumerate(items):
         try:
-            checked.append(check_item(item))
+            checked.append(check(item))
         except (TypeError, ValueError):
             t = int(np.searchsorted(offsets, np.argmax(ids == k), side="right")) - 1
-            check_item(item, _where(t, place))
+            check(item, _where(t, place))
             raise
     return checked
 

@@ -61,7 +61,7 @@ def flat_items(token: UserData, separator: str = SEPARATOR, prefix: str = "", wh
     where : the place of the token for error messages, such as " in sequence 3, token 1".
     """
     if isinstance(token, COLLECTIONS):
-        return [(prefix + _check_name(name, where), 1) for name in token]
+        return [(prefix + check_name(name, where), 1) for name in token]
     if not isinstance(token, Mapping):
         raise TypeError(
             f"X has the token {shown(token)} of type {type(token).__name__} among feature dicts{where}: expected a "
@@ -69,7 +69,7 @@ def flat_items(token: UserData, separator: str = SEPARATOR, prefix: str = "", wh
         )
     items: list[Item] = []
     for name, value in token.items():
-        full = prefix + _check_name(name, where)
+        full = prefix + check_name(name, where)
         if is_nested(value):
             items.extend(flat_items(value, separator, full + separator, where))
         elif _is_vector(value):
@@ -115,7 +115,8 @@ def collect_items(
             )
 
 
-def _check_name(name: UserData, where: str = "") -> str:
+def check_name(name: UserData, where: str = "") -> str:
+    """Return a feature name; raise if it is not a string."""
     if isinstance(name, Mapping):
         raise TypeError(
             f"X has a feature dict in the place of a feature name{where}: expected a sequence of feature dicts. Remove "
@@ -135,7 +136,7 @@ def check_item(item: Item, where: str = "") -> Item:
     where : the place of the token for error messages, such as " in sequence 3, token 1".
     """
     name, value = item
-    _check_name(name, where)
+    check_name(name, where)
     if isinstance(value, str):
         return item
     if isinstance(value, Real | np.bool_):

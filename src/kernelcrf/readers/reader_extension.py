@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
-
 from kernelcrf.arrays import Inputs, UserData
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.readers import feature_dicts
-from kernelcrf.readers.sequences import SequenceReader, all_tokens, open_sequences
-from kernelcrf.readers.weights import read_weights
+from kernelcrf.readers.sequences import SequenceReader, all_tokens, open_sequences, weighted_tokens
+from kernelcrf.readers.vocabulary import Vocabulary
 
 
 def extend_reader(
@@ -25,18 +23,15 @@ def extend_reader(
     sample_weight : one weight per sequence; names in a sequence of weight 0 are not added to the vocabulary.
     """
     parts, chains, kind = open_sequences(X, lengths)
-    weights = read_weights(sample_weight, chains.n_samples, "sequence", part=True)
-    kept = np.repeat(np.ones(chains.n_samples, bool) if weights is None else weights > 0, chains.lengths)
-    if not feature_dicts.has_vocabulary(reader.vectorizer) or kind != "dicts" or not kept.any():
+    kept = weighted_tokens(chains, sample_weight)
+    known = reader.vectorizer if kind == "dicts" else None
+    if not isinstance(known, Vocabulary) or chains.n_nodes == 0 or (kept is not None and not kept.any()):
         flat, chains = reader.read(X, lengths)
         return reader, flat, chains
-    tokens, at, separator = all_tokens(parts), np.flatnonzero(kept), reader.vectorizer.separator
-    kept_tokens = tokens if kept.all() else feature_dicts.keep_tokens(tokens, kept)
-    vectorizer = feature_dicts.new_vocabulary(separator)
-    feature_dicts.vectorize(kept_tokens, vectorizer, fit=True, place=lambda t: chains.place(at[t]))
-    reader = add_names(reader, vectorizer.feature_names_)
-    flat = feature_dicts.vectorize(tokens, reader.vectorizer, fit=False, place=chains.place).to_csr()
-    return reader, flat, chains
+    tokens = all_tokens(parts)
+    added, _ = feature_dicts.learn(tokens, known.separator, chains.place, kept)
+    reader = add_names(reader, added.names)
+    return reader, feature_dicts.vectorize(tokens, reader.vectorizer, chains.place).to_csr(), chains
 
 
 def add_names(reader: SequenceReader, names: Iterable[str]) -> SequenceReader:
@@ -44,10 +39,11 @@ def add_names(reader: SequenceReader, names: Iterable[str]) -> SequenceReader:
 
     If the reader has no vocabulary, it is returned unchanged.
     """
-    if not feature_dicts.has_vocabulary(reader.vectorizer):
+    if not isinstance(known := reader.vectorizer, Vocabulary):
         return reader
-    known, old = reader.vectorizer.vocabulary_, reader.vectorizer.feature_names_
-    if not (added := [name for name in names if name not in known]):
+    names = list(names)
+    added = [name for name, column in zip(names, known.find(names, len(names)).tolist(), strict=True) if column < 0]
+    if not added:
         return reader
-    vectorizer = feature_dicts.restore_vectorizer([*old, *added], reader.vectorizer.separator)
-    return replace(reader, n_features=len(old) + len(added), vectorizer=vectorizer)
+    vocabulary = Vocabulary([*known.names, *added], known.separator)
+    return replace(reader, n_features=len(vocabulary), vectorizer=vocabulary)

@@ -21,7 +21,7 @@ from numbers import Number
 import numpy as np
 import scipy.sparse as sp
 
-from kernelcrf.arrays import Array, DType, Inputs, UserData, advise_finite, as_writable, is_sparse
+from kernelcrf.arrays import Array, DType, Flags, Inputs, UserData, advise_finite, as_writable, is_sparse
 from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.readers import feature_dicts
@@ -30,6 +30,7 @@ from kernelcrf.readers.containers import is_collection, is_frame, read_container
 from kernelcrf.readers.feature_dicts import NamedTokens
 from kernelcrf.readers.feature_items import COLLECTIONS
 from kernelcrf.readers.stored_inputs import WORDS, Kind, columns_from_config
+from kernelcrf.readers.vocabulary import Vocabulary
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
 
@@ -80,14 +81,15 @@ class SequenceReader:
         if kind is None or chains.n_nodes == 0:
             raise ValueError(f"X has {chains.n_samples} sequence(s) and no token: expected at least one token to fit")
         if kind == "dicts":
-            vectorizer, tokens = feature_dicts.new_vectorizer(hash_features), all_tokens(parts)
-            weights = read_weights(sample_weight, chains.n_samples, "sequence", part=True)
-            all_count = weights is None or bool(weights.all())
-            if weights is not None and not all_count:
-                kept = np.repeat(weights > 0, chains.lengths)
-                kept_tokens, at = feature_dicts.keep_tokens(tokens, kept), np.flatnonzero(kept)
-                feature_dicts.vectorize(kept_tokens, vectorizer, fit=True, place=lambda t: chains.place(at[t]))
-            flat = feature_dicts.vectorize(tokens, vectorizer, fit=all_count, place=chains.place).to_csr()
+            tokens = all_tokens(parts)
+            vectorizer: feature_dicts.Vectorizer | None
+            if hash_features is not None:
+                vectorizer = feature_dicts.new_hasher(hash_features)
+                entries = feature_dicts.vectorize(tokens, vectorizer, chains.place)
+            else:
+                kept = weighted_tokens(chains, sample_weight)
+                vectorizer, entries = feature_dicts.learn(tokens, place=chains.place, kept=kept)
+            flat = entries.to_csr(reuse=True)
         elif hash_features is not None:
             raise ValueError(
                 f"hash_features={shown(hash_features)} needs feature dicts, but X has {WORDS[kind]}: "
@@ -132,7 +134,7 @@ class SequenceReader:
         if isinstance(X, Entries):
             flat: Inputs | Entries = X
         elif self.vectorizer is not None:
-            flat = feature_dicts.vectorize(all_tokens(parts), self.vectorizer, fit=False, place=chains.place)
+            flat = feature_dicts.vectorize(all_tokens(parts), self.vectorizer, chains.place)
         else:
             place = _placing(chains, lengths)
             parts = match_columns(self.owner, parts, place, self.column_names)
@@ -164,7 +166,7 @@ class SequenceReader:
 
         zeros : whether to keep features whose value is 0; they do not change scores.
         """
-        if type(x) is not list or not feature_dicts.has_vocabulary(self.vectorizer):
+        if type(x) is not list or not isinstance(self.vectorizer, Vocabulary):
             return None
         return feature_dicts.look_up(x, self.vectorizer, zeros=zeros)
 
@@ -183,18 +185,18 @@ class SequenceReader:
     @property
     def vocabulary(self) -> Mapping[str, int] | None:
         """Return a mapping from feature names to columns, or None if there is no vocabulary."""
-        return self.vectorizer.vocabulary_ if feature_dicts.has_vocabulary(self.vectorizer) else None
+        return self.vectorizer.columns if isinstance(self.vectorizer, Vocabulary) else None
 
     @property
     def has_vocabulary(self) -> bool:
         """Return whether there are columns for the feature names of the training data."""
-        return self.vocabulary is not None
+        return isinstance(self.vectorizer, Vocabulary)
 
     @property
     def feature_names(self) -> list[str] | None:
         """Return the column names as text, from the vocabulary or from data frames; None if columns have no names."""
-        if feature_dicts.has_vocabulary(self.vectorizer):
-            return list(self.vectorizer.feature_names_)
+        if isinstance(self.vectorizer, Vocabulary):
+            return list(self.vectorizer.names)
         return names_as_text(self.column_names)
 
     def to_config(self) -> dict[str, object]:
@@ -202,8 +204,8 @@ class SequenceReader:
         config: dict[str, object] = {"kind": self.kind, "n_features": self.n_features}
         if self.column_names is not None:
             config["feature_names"] = names_to_config(self.column_names)
-        if feature_dicts.has_vocabulary(self.vectorizer):
-            config |= {"feature_names": list(self.vectorizer.feature_names_), "separator": self.vectorizer.separator}
+        if isinstance(self.vectorizer, Vocabulary):
+            config |= {"feature_names": list(self.vectorizer.names), "separator": self.vectorizer.separator}
         return config
 
     @classmethod
@@ -213,9 +215,15 @@ class SequenceReader:
         if kind != "dicts":
             return cls(kind, n_features, None, names, owner)
         if names is None:
-            return cls(kind, n_features, feature_dicts.new_vectorizer(n_features), owner=owner)
-        vectorizer = feature_dicts.restore_vectorizer(names.tolist(), separator)
+            return cls(kind, n_features, feature_dicts.new_hasher(n_features), owner=owner)
+        vectorizer = Vocabulary(names.tolist(), separator)
         return cls(kind, n_features, vectorizer, owner=owner)
+
+
+def weighted_tokens(chains: Chains, sample_weight: UserData) -> Flags | None:
+    """Return flags of the tokens of sequences whose weight is above 0, or None if there are no weights."""
+    weights = read_weights(sample_weight, chains.n_samples, "sequence", part=True)
+    return None if weights is None else np.repeat(weights > 0, chains.lengths)
 
 
 def open_sequences(

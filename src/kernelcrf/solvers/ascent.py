@@ -41,7 +41,6 @@ class Ascent:
 
     data : the tokens and their features, as `_data` returns them.
     rows : how the weights of features are stored in flat arrays.
-    scales : for each weight of features, the factor of its column, which gives all weights the same prior variance.
     features, steps : the weights of features, and the transition scores, of the proximal problem. Those of all terms
         that score tokens stand side by side; a term without inputs is a column of ones.
     a, b : the scores that define alpha: token scores, one row per token, and one matrix of transition scores per
@@ -61,7 +60,6 @@ class Ascent:
     objective: Objective
     data: tuple[Any, ...]
     rows: WeightRows
-    scales: Floats
     features: PulledWeights
     steps: PulledWeights
     a: Array
@@ -98,18 +96,17 @@ class Ascent:
         partition, (states, transitions) = _chains(objective), _divide(objective)
         n_samples, edges = partition.chains.n_samples, w.shape
         rows = WeightRows.of(states, padded_width(partition.n_labels))
-        scales = np.repeat([_scale(term, states) for term in states], [term.size for term in states])
         b = np.repeat(w[None], n_samples, axis=0)
         r, q, entropies = np.empty_like(a), np.zeros_like(b), np.zeros(n_samples)
         data = _data(objective)
         G, g = np.zeros(len(rows.labels)), np.zeros(edges)
         if loops.moments(*data, rows.pointers, rows.labels, rows.width, a, b, r, q, entropies, G, g):
             return None
-        features = PulledWeights.of(states[0].C, _l1(states[0]), *_prior(objective, rows, scales), G)
+        features = PulledWeights.of(states[0].C, _l1(states[0]), *_prior(objective, rows), G)
         last = (transitions or states)[0]
         steps = PulledWeights.of(last.C, _l1(last) if transitions else 0.0, *_prior_of_steps(objective, edges), g)
         etas, gaps = np.full(n_samples, FIRST_ETA), np.zeros(n_samples)
-        return cls(objective, data, rows, scales, features, steps, a, b, r, q, entropies, etas, gaps)
+        return cls(objective, data, rows, features, steps, a, b, r, q, entropies, etas, gaps)
 
     @property
     def value(self) -> float:
@@ -128,14 +125,20 @@ class Ascent:
     @property
     def theta(self) -> Floats:
         """Return the parameters theta as one vector."""
-        return self._join(self.rows.gather(self.features.W) * self.scales, self.steps.W)
+        return self._join(self.features.W, self.steps.W, 1)
 
-    def _join(self, weights: Floats, steps: Floats) -> Floats:
-        """Return the weights of all terms as one vector, given those of features and a matrix for transitions."""
+    def _join(self, features: Floats, steps: Floats, power: int) -> Floats:
+        """Return the weights of all terms as one vector, given rows of features and a matrix for transitions.
+
+        power : the power of the factor of a term's columns by which its weights are multiplied.
+        """
         layout = self.objective.layout
         states, transitions = _divide(self.objective)
-        parts = np.split(weights, np.cumsum([term.size for term in states])[:-1])
-        by_name = {term.name: part for term, part in zip(states, parts, strict=True)}
+        parts = np.split(self.rows.gather(features), np.cumsum([term.size for term in states])[:-1])
+        by_name = {}
+        for term, part in zip(states, parts, strict=True):
+            part *= _scale(term, states) ** power
+            by_name[term.name] = part
         return layout.join(by_name | {term.name: term.pack(steps) for term in transitions})
 
     def climb(self, rng: np.random.Generator, tol: float) -> float:
@@ -186,8 +189,8 @@ class Ascent:
         state = self.a, self.b, self.r, self.q, self.entropies
         n_failed = loops.moments(*self.data, rows.pointers, rows.labels, rows.width, *state, G, g)
         # Ascent steps only accept scores for which inference does not fail; otherwise, there would be no bound.
-        gradient = -self._join(rows.gather(G) / self.scales, g)
-        value = self._entropy - layout.conjugate(gradient) if n_failed == 0 else -np.inf
+        conjugate = layout.conjugate(-self._join(G, g, -1))
+        value = self._entropy - conjugate if n_failed == 0 else -np.inf
         self.features.renew(G, self.pull)
         self.steps.renew(g, self.pull)
         del G
@@ -234,14 +237,14 @@ def _near_labels(objective: Objective, dtype: DTypeLike) -> tuple[Array, Array]:
     return one_hot, nothing
 
 
-def _prior(objective: Objective, rows: WeightRows, scales: Floats) -> tuple[Array, Floats | None]:
+def _prior(objective: Objective, rows: WeightRows) -> tuple[Array, Floats | None]:
     """Return the arrays `shares` and `mean` of `PulledWeights` for the weights of features."""
     states, _ = _divide(objective)
     shares = rows.spread(np.concatenate([_shares(objective.layout, term) for term in states]))
     if all(term.mean is None for term in states):
         return shares, None
-    means = [np.zeros(term.size) if term.mean is None else term.mean for term in states]
-    return shares, rows.spread(np.concatenate(means) / scales)
+    means = [np.zeros(term.size) if term.mean is None else term.mean / _scale(term, states) for term in states]
+    return shares, rows.spread(np.concatenate(means))
 
 
 def _prior_of_steps(objective: Objective, shape: tuple[int, ...]) -> tuple[Array, Floats | None]:

@@ -6,7 +6,7 @@ are therefore found together, in a few steps. The table takes about 15 bytes per
 the string and the number of an entry lie anywhere in memory, and reading them takes longest. The names of a file are
 decoded a few at a time and are not kept.
 
-As in `readers.name_table`, a name that is not in the table is found by mistake if its hash is equal to that of another
+As in `readers.vocabulary`, a name that is not in the table is found by mistake if its hash is equal to that of another
 name. With a million names in the table, the probability is 5e-14. If two names of the vocabulary have equal hashes, or
 hashes have fewer bits, a dict is used.
 """
