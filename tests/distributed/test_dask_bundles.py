@@ -124,6 +124,7 @@ class Changing(DaskEngine):
         return super().sum(*arguments, **options)
 
 
+@pytest.mark.slow
 def test_a_fit_goes_on_when_workers_join_and_leave(vectors, monkeypatch):
     monkeypatch.setattr(dask_engine, "SECONDS_BETWEEN_CHECKS", 0.0)
     settings = {**RBF, "solver": "newton-cg"}
