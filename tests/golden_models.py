@@ -19,7 +19,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from kernelcrf import ChainCRF, GraphCRF, Input, MarkovNetwork, MultiLabelCRF, save
+from kernelcrf import ChainCRF, GraphCRF, Input, MarkovNetwork, MultiLabelCRF, Symmetry, save
 from kernelcrf.basis import Landmarks
 from kernelcrf.formats import Templates
 from kernelcrf.kernels import Polynomial
@@ -102,6 +102,9 @@ def steps(kernel: str | Polynomial, of_steps: str) -> dict[str, Input]:
     return {"tokens": Input(kernel, n_components=6), "steps": Input(of_steps, n_components=6, scores="steps")}
 
 
+TURNS = Symmetry(
+    {a: [THREE[(i + k) % 3] for k in range(3)] for i, a in enumerate(THREE)}, [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+)
 # name: (parameters, inputs, labels)
 KINDS = {
     "linear": ({"kernel": "linear"}, dense, labels(THREE)),
@@ -128,6 +131,7 @@ KINDS = {
     "edge-rbf": ({"inputs": steps("linear", "rbf")}, dense, labels(TWO)),
     "centred": ({"label_kernel": "centred"}, dense, labels(THREE)),
     "label-matrix": ({"label_kernel": (np.eye(3) + 0.5).tolist()}, dense, labels(THREE)),
+    "symmetry": ({"label_kernel": TURNS}, dense, labels(THREE)),
     "constraints": ({"constraints": "BIO"}, dense, BIO),
     "marginal": ({"decoding": "marginal", "classes": [1, 2, 3]}, dense, labels((1, 2))),
     "tuple-labels": ({}, dense, labels((("x", 1), ("y", 2)))),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kernelcrf.estimators.multilabel import MultiLabelCRF
     from kernelcrf.estimators.segments import SegmentCRF
     from kernelcrf.estimators.temperature import TemperatureScaling
+    from kernelcrf.kernels.symmetry import Symmetry
     from kernelcrf.persistence import ModelFileError
     from kernelcrf.preprocessing.files import load, save
     from kernelcrf.readers.frames import from_frame
@@ -39,6 +40,7 @@ else:
         "ModelFileError": "kernelcrf.persistence",
         "MultiLabelCRF": "kernelcrf.estimators.multilabel",
         "SegmentCRF": "kernelcrf.estimators.segments",
+        "Symmetry": "kernelcrf.kernels.symmetry",
         "TemperatureScaling": "kernelcrf.estimators.temperature",
         "from_frame": "kernelcrf.readers.frames",
         "load": "kernelcrf.preprocessing.files",
@@ -77,6 +79,7 @@ __all__ = [
     "ModelFileError",
     "MultiLabelCRF",
     "SegmentCRF",
+    "Symmetry",
     "TemperatureScaling",
     "__version__",
     "from_frame",

@@ -162,6 +162,7 @@ class _Neighbourhood:
 
     @classmethod
     def of(cls, model: ChainModel, inputs: Inputs | Entries, field: ChainField, full: bool) -> _Neighbourhood:
+        model.refuse_shared_steps("a certificate of labels")
         radius, chains = _radius(model, full), field.chains
         squares, errors = dict[str, Floats](), np.zeros(chains.n_nodes)
         for term in model.layout.terms:

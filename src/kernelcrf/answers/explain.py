@@ -62,6 +62,7 @@ def explain(
     n_terms : the number of landmarks or features to list.
     distribute : the function that returns the distribution of the labels of a list of sequences.
     """
+    model.refuse_moved_inputs("explain")
     if _is_batch(x):
         raise ValueError(f"x is a batch of {len(x)} sequences: expected one sequence, such as x[0]")
     distribution = distribute([x])

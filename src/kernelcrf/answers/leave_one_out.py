@@ -38,6 +38,7 @@ def predict_left_out(
     refit : one Newton step estimates the weights without a sequence. If True, and the bound on the error of this
         estimate is above `tol`, fit the model again without the sequence.
     """
+    model.refuse_shared_steps("loo_log_prob")
     certificate = model.certificate
     if certificate.status in NOT_FITTED:
         raise ValueError(

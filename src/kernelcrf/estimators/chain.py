@@ -33,6 +33,7 @@ from kernelcrf.fitting.held_out import Comparison, HeldOutSearch, KernelChoice
 from kernelcrf.fitting.leave_one_out import LeaveOneOut
 from kernelcrf.fitting.training_data import read_training_data
 from kernelcrf.graphs.structure import Legal
+from kernelcrf.kernels.symmetry import Symmetry
 from kernelcrf.models.chain import ChainModel, tokens_count_alone
 from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
 from kernelcrf.models.one_sequence import OneSequence
@@ -112,10 +113,11 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         Number of landmarks. None uses every distinct token. "auto" adds landmarks, and stops when it is proved that
         further landmarks would lower the objective by at most the fraction `tol`. `kernelcrf.basis.Landmarks` also says
         by which rule landmarks are chosen, for example Landmarks(500, "greedy").
-    label_kernel : "delta", "centred" or (L, L) array, default="delta"
+    label_kernel : "delta", "centred", (L, L) array or Symmetry, default="delta"
         How similar labels are. With "delta", each label has its own weights. "centred" removes the mean score of all
         labels, which does not change probabilities. A positive semi-definite matrix of similarities lets similar labels
-        learn from each other.
+        learn from each other. `kernelcrf.Symmetry` is for a group that moves inputs and labels together, such as
+        transposition of chords.
     fit_intercept : "auto", bool or "boundaries", default="auto"
         Whether to learn a constant score for each label. "auto" does so only for the linear kernel on arrays and data
         frames. Feature dicts and sparse matrices get no such scores, as in CRFsuite. Other kernels get none either: the
@@ -286,6 +288,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     _model_type = ChainModel
     _scored_by_inputs: ClassVar[tuple[str, ...]] = OF_INPUTS
     _scores_labels = True
+    _has_symmetries: ClassVar[bool] = True
 
     edge_coef_ = Fitted[Floats | None]("edge_coef")
 
@@ -331,7 +334,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         settings["earlier"] = None if earlier is None else (earlier.reader, earlier.labels)
         if self.engine is None and not is_distributed(X):
             settings["prior"] = None if prior is None else (prior.reader, prior.labels)
-            settings |= {"base_scores": base_scores, "groups": groups}
+            settings |= {"base_scores": base_scores, "groups": groups, "fit_labels": self._fit_labels}
             read = read_training_data(X, y, sample_weight, lengths, inputs=self._chosen, **settings)
         elif groups is not None:
             raise ValueError(
@@ -353,6 +356,11 @@ class ChainCRF(SequenceEstimator[ChainModel]):
                 f"prior={shown(self.prior)} cannot be combined with data on a cluster: pass sequences in this process "
                 "and engine=None, or prior=None"
             )
+        elif isinstance(self.label_kernel, Symmetry):
+            raise ValueError(
+                f"label_kernel={self.label_kernel!r} cannot be combined with data on a cluster: pass sequences in this "
+                "process and engine=None, or another label_kernel"
+            )
         else:
             from kernelcrf.distributed.training_data import read_parts
 
@@ -373,7 +381,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         make = partial(self._kernels, reader, read.by_scale)
         trained = self._train_chain(
             read.data,
-            len(read.labels.classes),
+            read.labels.classes.tolist(),
             make,
             earlier,
             prior=known,

@@ -229,7 +229,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
             positions = np.searchsorted(classes, prior.classes).astype(np.int32)
             update = earlier_of(prior, positions, len(classes), data.n_columns)
         dense = self._dense_inputs(rows.named) if rows.named is not None else [] if is_sparse(X) else [TOKENS]
-        trained = self._train_chain(data, len(classes), make, earlier, prior=update, dense=dense)
+        trained = self._train_chain(data, classes.tolist(), make, earlier, prior=update, dense=dense)
         self.model_ = RowModel.of(trained, rows, classes, self._specification, base or ())
         return self
 
@@ -262,7 +262,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         )
         sparse = read.data.is_sparse
         make = partial(self._row_kernel, read.reader, sparse, read.by_scale)
-        trained = self._train_chain(read.data, len(read.classes), make, earlier, dense=[] if sparse else [TOKENS])
+        classes = read.classes.tolist()
+        trained = self._train_chain(read.data, classes, make, earlier, dense=[] if sparse else [TOKENS])
         self.model_ = RowModel.of(trained, read.reader, read.classes, self._specification, ())
         return self
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -21,14 +21,18 @@ from kernelcrf.fitting.held_out import Comparison, KernelChoice
 from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
+from kernelcrf.kernels.polynomial import Polynomial
+from kernelcrf.kernels.symmetry import Symmetry
 from kernelcrf.models.kernel import KernelModel, kernel_parameter
 from kernelcrf.readers.inputs import InputsReader
+from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.rules import AUTO, HeldOut, find_C_rule
 from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.terms import BIAS_TERM, START_TERM, Term, chain_terms, named_term
-from kernelcrf.validation import COUNT, validated
+from kernelcrf.validation import COUNT, Parameter, ParameterError, instance_of, shown, shown_list, validated
 
+OF_LABELS = Parameter((*LABEL_KERNEL.constraints, instance_of(Symmetry, text="a Symmetry")), LABEL_KERNEL.advice)
 # kernel="auto" compares gamma with this many times smaller and larger values.
 GAMMA_STEP = 4.0
 
@@ -39,11 +43,12 @@ Chained = TypeVar("Chained", bound=KernelModel)
 class KernelEstimator(InputEstimator[Chained]):
     """Base class of estimators that are fitted to sequences. Separate rows are treated as sequences of one token."""
 
-    label_kernel: Annotated[Any, LABEL_KERNEL] = "delta"
+    label_kernel: Annotated[Any, OF_LABELS] = "delta"
     class_weight: Annotated[Any, CLASS_WEIGHT] = None
     fit_intercept: Annotated[bool | str, AUTO_INTERCEPT] = "auto"
 
     _has_edges: ClassVar[bool] = True
+    _has_symmetries: ClassVar[bool] = False
 
     coef_ = Fitted[Floats]("coef")
     intercept_ = Fitted[Floats]("intercept")
@@ -68,7 +73,7 @@ class KernelEstimator(InputEstimator[Chained]):
     def _train_chain(
         self,
         data: Corpus,
-        n_labels: int,
+        classes: Sequence[UserData],
         make: Callable[[], Mapping[str, InputKernel]],
         earlier: Chained | None,
         more: Callable[[Mapping[str, InputKernel], float], list[Term]] = lambda kernels, C: [],
@@ -80,6 +85,7 @@ class KernelEstimator(InputEstimator[Chained]):
         """Fit the model to sequences; a warm start uses the kernels of the previous fit and starts from its weights.
 
         earlier : the model that a warm start starts from, or None.
+        classes : the labels, in the order of the columns of scores.
         make : a function that returns a dict from names of parameters to the kernels that they define. It is not called
             for a warm start.
         more : a function that takes the kernels and C, and returns the terms that are added to those of a chain.
@@ -95,13 +101,13 @@ class KernelEstimator(InputEstimator[Chained]):
         compared = self._compared_kernels(kernels) if earlier is None and prior is None else []
         has_bias, has_ends = self._find_intercept(prior, [*of_dense, *compared[:1]])
         terms = chain_terms(
-            n_labels,
+            len(classes),
             kernels.get("kernel"),
             C=C,
             C_edge=C if self._has_edges else None,
             C_bias=C if has_bias else None,
             C_ends=C if has_ends else None,
-            label_kernel=self._label_kernel(n_labels),
+            label_kernel=self._label_kernel(classes),
             inputs=self._scored_inputs(kernels, C),
         )
         terms = self._penalise(terms + more(kernels, C))
@@ -167,10 +173,51 @@ class KernelEstimator(InputEstimator[Chained]):
             delta = isinstance(self.label_kernel, str) and self.label_kernel == "delta"
             advice = "this penalty needs label_kernel='delta'. Set penalty=None, or another penalty"
             self._exclude("penalty", {"label_kernel": not delta}, advice)
+        if isinstance(self.label_kernel, Symmetry):
+            self._check_symmetry(self.label_kernel)
 
-    def _label_kernel(self, n_labels: int) -> Any:
-        """Return the kernel of labels, given the number of labels."""
-        return self.label_kernel
+    def _check_symmetry(self, symmetry: Symmetry) -> None:
+        """Raise if another parameter cannot be combined with a Symmetry."""
+        if not self._has_symmetries:
+            raise ParameterError(
+                f"label_kernel={symmetry!r}: expected 'delta', 'centred' or a matrix, because "
+                f"{type(self).__name__} has no symmetries of labels; use ChainCRF, or sequences of one token"
+            )
+        others = {"laplace": bool(self.laplace), "C": self._uses_evidence, "prior": self.prior is not None}
+        others["engine"] = getattr(self, "engine", None) is not None
+        advice = "a Symmetry has none of these. Pass the default of this parameter, or another label_kernel"
+        self._exclude("label_kernel", others, advice)
+        names = set(self._named_inputs)
+        if isinstance(symmetry.columns, Mapping) and not set(symmetry.columns) <= names:
+            raise ParameterError(
+                f"label_kernel has columns of {shown_list(symmetry.columns)}: expected names of inputs, "
+                f"{shown_list(names) if names else 'of which there are none'}; pass the names of `inputs`, or an array"
+            )
+        if symmetry.columns is not None and names and not isinstance(symmetry.columns, Mapping):
+            raise ParameterError(
+                f"label_kernel has an array of columns and inputs={shown_list(names)}: expected a dict from names of "
+                "inputs to arrays, for the inputs that move"
+            )
+        kernels = {name: one.kernel for name, one in self._named_inputs.items() if name in (symmetry.columns or ())}
+        for name, kernel in (kernels or {"kernel": self.kernel}).items():
+            if not isinstance(kernel, str | Polynomial):
+                raise ParameterError(
+                    f"kernel={shown(kernel)}{'' if name == 'kernel' else f' of the input {shown(name)}'} cannot be "
+                    "combined with a Symmetry: expected the name of a kernel, or a Polynomial, which treat all columns "
+                    "alike"
+                )
+
+    def _label_kernel(self, classes: Sequence[UserData]) -> Any:
+        """Return the kernel of labels, given the labels in the order of the columns of scores."""
+        given = self.label_kernel
+        return given.label_maps(classes) if isinstance(given, Symmetry) else given
+
+    def _fit_labels(self, tokens: list[UserData], classes: UserData) -> LabelReader:
+        """Return a reader of the labels of tokens and, with a Symmetry, of the labels that the group makes of them."""
+        reader = LabelReader.fit(tokens, classes)
+        if not isinstance(self.label_kernel, Symmetry):
+            return reader
+        return LabelReader.fit(tokens, self.label_kernel.closure(reader.classes.tolist()))
 
     @property
     def _least_counts(self) -> Mapping[str, float]:

@@ -263,7 +263,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             positions = np.array([spec.types.index(label) for label in prior.spec.types], np.int32)
             known = earlier_of(prior, positions, len(spec.types), data.n_columns)
         dense = self._dense_inputs(reader)
-        trained = self._train_chain(data, len(spec.types), kernels, earlier, terms, known, dense=dense)
+        trained = self._train_chain(data, spec.types, kernels, earlier, terms, known, dense=dense)
         self.model_ = SegmentModel.of(
             trained, (reader, read.labels, legal), self._specification, self._engine,
             {} if before is None else dict(before.metadata), flat.base or (), longest=longest, tail=bool(self.tail),

@@ -15,6 +15,7 @@ from kernelcrf.estimators.input import Input
 from kernelcrf.estimators.parameters import weights_of_crfsuite
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.polynomial import Polynomial
+from kernelcrf.kernels.symmetry import Symmetry
 from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.penalties import ElasticNet, penalty_from_config
@@ -58,6 +59,8 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
         parameters["penalty"] = parameters["penalty"].to_config()
     if "decoding" in parameters:
         parameters["decoding"] = rule_to_config(parameters["decoding"])
+    if isinstance(parameters.get("label_kernel"), Symmetry):
+        parameters["label_kernel"] = _symmetry_to_config(parameters["label_kernel"])
     if isinstance(parameters["max_iter"], StoppingRule):
         parameters["max_iter"] = parameters["max_iter"].to_config()
     parameters["C"] = C_to_config(parameters["C"])
@@ -84,6 +87,18 @@ def _rounded(theta: Floats, dtype: str) -> Array:
             "Pass dtype='float32' or None, or fit with a smaller C"
         )
     return theta.astype(dtype)
+
+
+def _symmetry_to_config(symmetry: Symmetry) -> Config:
+    """Return a Symmetry as a dict for JSON."""
+    config = symmetry.to_config()
+    return config | {"labels": [[label_to_json(label) for label in images] for images in config["labels"]]}
+
+
+def _symmetry_from_config(config: Config) -> Symmetry:
+    """Return the Symmetry that `_symmetry_to_config` converted to `config`."""
+    labels = [[label_from_json(label) for label in images] for images in config["labels"]]
+    return Symmetry({images[0]: images for images in labels}, config["columns"])
 
 
 RENAMED_RULES = {"joint": "viterbi"}
@@ -166,6 +181,8 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
         parameters["solver"] = solver_from_config(parameters["solver"])
     if "decoding" in parameters:
         parameters["decoding"] = rule_from_config(parameters["decoding"])
+    if isinstance(parameters.get("label_kernel"), dict):
+        parameters["label_kernel"] = _symmetry_from_config(parameters["label_kernel"])
     if isinstance(parameters.get("max_iter"), dict):
         parameters["max_iter"] = stopping_from_config(parameters["max_iter"])
     if isinstance(parameters.get("class_weight"), list):

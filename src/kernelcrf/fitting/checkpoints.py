@@ -234,6 +234,8 @@ def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> 
         "start": None if start is None else digest_value(_start_digests(problem, start)),
         "landmarks": {name: [n, _rule_text(rule)] for name, (n, rule) in settings.of_inputs.items()},
     }
+    if views := {term.name: digest_array(term.views.columns) for term in terms if term.views is not None}:
+        stated["views"] = views
     return plain_values(stated)
 
 

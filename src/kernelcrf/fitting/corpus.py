@@ -233,9 +233,9 @@ class LocalCorpus(Corpus):
         name, kernel = input_of(term)
         X = self.rows(name)
         if kernel.is_linear and is_sparse(X):
-            return each(X)
+            return each(term.rows(X))
         if name not in self._distinct:
-            self._distinct[name] = distinct(X)
+            self._distinct[name] = distinct(term.rows(X))
         return self._distinct[name]
 
     def n_inputs(self, term: Term) -> int:
@@ -286,7 +286,7 @@ class LocalCorpus(Corpus):
     def _sum_residual(term: Term, objective: Objective, at: Evaluation, distinct_rows: Distinct) -> Floats:
         pairs = zip(cast(Sequence[RowPartition], objective.partitions), at.parts, strict=True)
         rows = np.concatenate([partition.residual(term, local) for partition, local in pairs])
-        return np.asarray(distinct_rows.sum(np.ascontiguousarray(rows)))
+        return np.asarray(distinct_rows.sum(np.ascontiguousarray(rows).reshape(-1, term.k_y.rank)))
 
 
 def can_omit_pairs(term: Term, sparse: bool) -> bool:

@@ -238,9 +238,9 @@ class LabelledSequences(LocalCorpus):
         return digest_texts(self.digest_words(), self.legal) | ({} if base is None else {"base_scores": base})
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[ChainPartition]:
-        pairs = {term.name: term.pairs for term in terms}
+        named = {term.name: term for term in terms}
         rows = {
-            name: of_term.rows.with_pairs(pairs[name])
+            name: of_term.rows.with_pairs(named[name].pairs).with_views(named[name].k_y.views)
             for name, of_term in features.items()
             if isinstance(of_term, CliqueFeatures)
         }
@@ -252,7 +252,7 @@ class LabelledSequences(LocalCorpus):
         distinct_rows, indices = self.distinct_rows(term), features.basis.indices
         if indices is None:
             indices = nearest(input_of(term)[1], features.basis.landmarks, distinct_rows.inputs, engine)[0]
-        return self.places(distinct_rows.first[indices])
+        return self.places(distinct_rows.first[indices] // term.k_y.views)
 
 
 def divide(

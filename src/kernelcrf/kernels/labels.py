@@ -45,6 +45,14 @@ class LabelMap(ABC):
     factors: tuple[LabelMap, ...] = ()
 
     @property
+    def views(self) -> int:
+        """Return the number V of rows of features that a clique has, which is 1 unless a group moves inputs.
+
+        A has then V blocks of `rank` columns, one for each row of features of the clique.
+        """
+        return 1
+
+    @property
     @abstractmethod
     def rank(self) -> int:
         """Return the number of weights per feature, which is the number of columns of A."""
@@ -77,7 +85,7 @@ class LabelMap(ABC):
     @property
     def factor(self) -> Array:
         """Return the factor A of the kernel matrix A A', with one row per label."""
-        return self.expand(np.eye(self.rank)).T
+        return self.expand(np.eye(self.views * self.rank)).T
 
     @property
     def gram(self) -> Array:

@@ -181,6 +181,8 @@ class ChainModel(KernelModel):
 
         Return None if no transition depends on inputs. The features of several inputs are one after the other.
         """
+        if any(term.views is not None for term in self._step_terms):
+            self.refuse_moved_inputs("edge_coef_")
         weights = [self._expand(term.name) for term in self._step_terms]
         return np.concatenate(weights) if weights else None
 

@@ -162,7 +162,7 @@ class KernelModel(FittedModel):
                 width = feature_map.landmarks.shape[1] if isinstance(feature_map, WhitenedMap) else feature_map.n
                 names = self.reader.names_of(term.input)
                 columns = [f"x{c}" for c in range(width)] if names is None else list(names)
-                coef = self._expand(term.name)
+                coef = self._weights(term)
                 inputs.append(TokenInput(term.input, prefix, term.kind, term.kernel, feature_map, coef, columns))
         return inputs
 
@@ -184,9 +184,32 @@ class KernelModel(FittedModel):
         """Return whether at least one input has landmarks."""
         return any(one.landmarks is not None for one in self.token_inputs)
 
+    @property
+    def moves_inputs(self) -> bool:
+        """Return whether a group moves inputs, so that weights belong to orbits of labels, and not to labels."""
+        return any(term.views is not None for term in self.layout.terms)
+
+    def refuse_moved_inputs(self, what: str) -> None:
+        """Raise an AttributeError if a group moves inputs; `what` needs weights that belong to labels."""
+        if self.moves_inputs:
+            raise AttributeError(
+                f"{what} is not available for a model with label_kernel=Symmetry(...), whose weights do not belong to "
+                "single labels: use predict_proba or distribution"
+            )
+
+    def refuse_shared_steps(self, what: str) -> None:
+        """Raise a ValueError if a group moves inputs or steps share weights; `what` has no bound for such models."""
+        steps = [term for term in self.layout.terms if term.kind.is_step]
+        if self.moves_inputs or not all(term.k_y.is_identity for term in steps):
+            raise ValueError(
+                f"{what} is not available for this model, because labels share the weights of steps or of moved "
+                "inputs: expected label_kernel='delta', 'centred' or a matrix in the fit"
+            )
+
     @cached_property
     def coef(self) -> Floats:
         """Return the weights of the features of all inputs, with one row per feature and one column per label."""
+        self.refuse_moved_inputs("coef_")
         return np.vstack([one.coef for one in self.token_inputs])
 
     def _expand(self, name: str) -> Floats:
@@ -199,6 +222,15 @@ class KernelModel(FittedModel):
         W = term.k_y.expand(term.unpack(self.layout.split(self.theta)[name]))
         shape = W.shape if not term.kind.is_step else (*W.shape[:-1], *(math.isqrt(W.shape[-1]),) * 2)
         return np.asarray(W.reshape(shape) if term.kernel is not None else W.reshape(shape)[0])
+
+    def _weights(self, term: Term) -> Floats:
+        """Return the weights with which the features of a term are multiplied, one row per feature.
+
+        There is one column per label, or, if a group moves the input, one column per orbit of labels.
+        """
+        if term.views is None:
+            return self._expand(term.name)
+        return self.layout.split(self.theta)[term.name]
 
     @cached_property
     def intercept(self) -> Floats:
@@ -226,9 +258,10 @@ class KernelModel(FittedModel):
         """
         theta, folded = self.layout.split(self.theta), dict[str, Weights]()
         for name, feature_map in self.maps.items():
-            pairs = self.layout.by_name[name].pairs
+            term = self.layout.by_name[name]
+            pairs = term.pairs
             if pairs is None:
-                folded[name] = fold(feature_map, self._expand(name).reshape(feature_map.n, -1))
+                folded[name] = fold(feature_map, self._weights(term).reshape(feature_map.n, -1))
             else:
                 folded[name] = PairWeights(pairs, theta[name])
         return folded
@@ -253,8 +286,15 @@ class KernelModel(FittedModel):
         inputs : a function that returns the inputs of a term.
         """
         with_inputs = [term for term in self.layout.terms if term.name in self.maps]
-        rows = [(term, self.folded[term.name].scores(inputs(term), engine)) for term in with_inputs]
-        return rows + self._constant_terms
+        return [(term, self._scores_of(term, inputs(term), engine)) for term in with_inputs] + self._constant_terms
+
+    def _scores_of(self, term: Term, X: Inputs | Entries, engine: LocalEngine) -> Array:
+        """Return the scores of a term that has inputs, one row per row of X."""
+        weights = self.folded[term.name]
+        if term.views is None:
+            return weights.scores(X, engine)
+        blocks = [weights.scores(rows, engine) for rows in term.views.blocks(X)]
+        return term.k_y.expand(np.concatenate(blocks).reshape(X.shape[0], -1))
 
     @property
     def dual_coef(self) -> Floats:
@@ -262,6 +302,7 @@ class KernelModel(FittedModel):
 
         Here, k is the kernel of the input. For the linear kernel, the rows are the weights of the features.
         """
+        self.refuse_moved_inputs("top_features")
         return np.vstack([one.dual_coef for one in self.token_inputs])
 
     def divide_weights(self, temperature: float) -> Self:

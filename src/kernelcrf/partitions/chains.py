@@ -149,7 +149,8 @@ class ChainPartition(RowPartition):
         if not 1 <= len(terms) <= MOST_INPUTS or not all(term.kind.is_token for term in terms):
             return None
         if any(
-            columns.is_sparse or columns.index is not None or not columns.F.flags.c_contiguous for columns in features
+            columns.is_sparse or columns.index is not None or columns.views > 1 or not columns.F.flags.c_contiguous
+            for columns in features
         ):
             return None
         if self.n_nodes == 0 or self.base is not None or len({columns.F.dtype for columns in features}) > 1:

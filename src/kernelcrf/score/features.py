@@ -28,10 +28,13 @@ class TokenFeatures:
 
     F : a dense array or CSR matrix, with one row per distinct input and one column per feature.
     index : for each token, the row of F with its features; None if F has one row per token.
+    views : the number of rows of features per token; those of a token follow each other. Scores, and gradients with
+        respect to them, have one row per token, in which the columns for these rows are side by side.
     """
 
     F: Inputs
     index: Places | None = None
+    views: int = 1
 
     @classmethod
     def of(cls, inputs: Distinct, F: Inputs) -> TokenFeatures:
@@ -55,6 +58,10 @@ class TokenFeatures:
         """Return the features for a term in which only `pairs` have weights; None means that all pairs have weights."""
         return self if pairs is None else PairFeatures(self.F, self.index, pairs=pairs)
 
+    def with_views(self, views: int) -> TokenFeatures:
+        """Return the features for tokens that have several rows, which follow each other."""
+        return self if views == 1 else replace(self, views=views)
+
     def times(self, W: Array, n_jobs: int) -> Array:
         """Multiply the features by W, and return one row per token."""
         W = np.asarray(W, self.F.dtype)
@@ -65,10 +72,12 @@ class TokenFeatures:
             Z[rows] = self.F[rows] @ W if self.is_sparse else (W.T @ self.F[rows].T).T
 
         LocalEngine(n_jobs).map(fill, row_blocks(len(Z), ROWS))
-        return Z if self.index is None else Z[self.index]
+        Z = Z if self.index is None else Z[self.index]
+        return Z if self.views == 1 else Z.reshape(-1, self.views * Z.shape[1])
 
     def transposed_times(self, R: Array, n_jobs: int) -> Floats:
         """Multiply the transposed features by an array R with one row per token."""
+        R = R if self.views == 1 else R.reshape(-1, R.shape[1] // self.views)
         R = self._sum_equal(R)
         if self.is_sparse and n_jobs == 1:
             return np.asarray(self.F.T @ R, np.float64)
@@ -96,6 +105,7 @@ class TokenFeatures:
 
     def gram(self, weights: Array) -> Floats:
         """Return the matrix F' diag(weights) F for dense features F; both F and `weights` have one row per token."""
+        weights = np.repeat(weights, self.views)
         d = weights if self.index is None else np.bincount(self.index, weights, minlength=self.F.shape[0])
         return np.asarray((self.F * d[:, None].astype(self.F.dtype)).T @ self.F, np.float64)
 
@@ -110,6 +120,7 @@ class TokenFeatures:
 
     def part(self, nodes: slice) -> TokenFeatures:
         """Return the features of the tokens in the slice `nodes`."""
+        nodes = slice(nodes.start * self.views, nodes.stop * self.views) if self.views > 1 else nodes
         if self.index is None:
             return replace(self, F=self.F[nodes])
         return replace(self, index=self.index[nodes])

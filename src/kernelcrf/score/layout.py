@@ -13,6 +13,7 @@ from kernelcrf.arrays import Array, Floats, Ints
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.joint_labels import label_kernels_from_config, label_kernels_to_config
+from kernelcrf.kernels.symmetry import Views
 from kernelcrf.penalties import EarlierGaussian, JointGaussian, penalty_from_config, times_square
 from kernelcrf.score.terms import Term
 
@@ -222,6 +223,7 @@ class Layout:
                 "C": term.C,
                 "penalty": term.penalty.to_config(),
             }
+            | ({} if term.views is None else {"views": term.views.to_config()})
             for term, place in zip(self.terms, places, strict=True)
         ]
         return {"terms": terms, "label_kernels": label_kernels}
@@ -242,6 +244,7 @@ class Layout:
                     one["n"],
                     pairs[one["name"]],
                     penalty_from_config(one),
+                    Views.from_config(one["views"]) if "views" in one else None,
                 )
                 for one in config["terms"]
             )

@@ -50,7 +50,7 @@ class Score:
             W = [weights[term.name] for term in group]
             Z = features.times(W[0] if len(W) == 1 else np.concatenate(W, axis=1), n_jobs)
             for term, columns in zip(group, _columns(group), strict=True):
-                yield term, term.k_y.expand(Z[:, columns])
+                yield term, term.k_y.expand(Z if len(group) == 1 else Z[:, columns])
 
     def adjoint(self, arrays: Mapping[str, Array], n_jobs: int = 1) -> Floats:
         """Return the gradient with respect to theta, given the gradient with respect to the scores."""
@@ -72,7 +72,7 @@ class Score:
         groups: dict[int | str, list[Term]] = {}
         for term in self.layout.terms:
             features = self.features.get(term.name)
-            alone = features is None or term.pairs is not None
+            alone = features is None or term.pairs is not None or term.k_y.views > 1
             groups.setdefault(term.name if alone else id(features), []).append(term)
         return list(groups.values())
 

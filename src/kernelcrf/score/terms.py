@@ -21,16 +21,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Array, Floats
+from kernelcrf.arrays import Array, Floats, Inputs
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
+from kernelcrf.kernels.symmetry import SymmetricLabels, Views
 from kernelcrf.penalties import Gaussian, Penalty
 from kernelcrf.score.chain_names import BETWEEN as BETWEEN
 from kernelcrf.score.chain_names import BIAS_TERM as BIAS_TERM
@@ -84,6 +85,7 @@ class Term:
     pairs : the pairs of a feature and a joint label that have a weight, or None if all pairs have one. If only some
         pairs have weights, the weights are a vector with one entry per pair, and k_y must be the identity.
     penalty : the negative log prior of the weights; by default that of N(0, C).
+    views : if a group moves the input, how its elements move it; a clique then has one row of features per element.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Term:
     n: int = 1
     pairs: Pairs | None = None
     penalty: Penalty = GAUSSIAN
+    views: Views | None = None
 
     def __post_init__(self) -> None:
         PRIOR_VARIANCE.check("C", self.C)
@@ -113,6 +116,10 @@ class Term:
     def kind(self) -> Clique:
         """Return the kind of cliques that the term scores."""
         return kind_of(self.cliques)
+
+    def rows(self, X: Inputs) -> Inputs:
+        """Return the rows whose features the term has: those of X, or several moved ones for each row of X."""
+        return X if self.views is None else self.views.rows(X)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -218,13 +225,38 @@ def node_terms(cliques: str, k_y: LabelMap, inputs: Mapping[Any, NamedInput], so
     ]
 
 
-def input_term(name: str, one: NamedInput, k_y: LabelKernel) -> Term:
-    """Return the term of the input called `name`, which scores the labels of one kind of cliques.
+class ChainLabels(Protocol):
+    """Protocol of objects that have the label kernels of all terms of a chain."""
 
-    k_y : the label kernel of terms that score single labels.
-    """
-    k_y = LabelKernel("delta", k_y.L**2) if kind_of(one.scores).is_step else k_y
-    return Term(named_term(name), one.scores, k_y, one.C, one.kernel, name)
+    def of_labels(self, nodes: int) -> LabelMap:
+        """Return the kernel of the joint labels of `nodes` neighbouring tokens, for scores that see no inputs."""
+
+    def of_input(self, nodes: int, name: str | None) -> tuple[LabelMap, Views | None]:
+        """Return the kernel for scores that see the input called `name`, and how a group moves the input, if it does.
+
+        nodes : 1 for labels of tokens, 2 for steps.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class TokenLabels:
+    """The label kernels of a chain in which only the labels of tokens share weights, and only with the same input."""
+
+    k_y: LabelKernel
+
+    def of_labels(self, nodes: int) -> LabelMap:
+        """Return the kernel under which each joint label has its own weights."""
+        return LabelKernel("delta", self.k_y.L**nodes)
+
+    def of_input(self, nodes: int, name: str | None) -> tuple[LabelMap, Views | None]:
+        """Return the kernel of labels of tokens, or one under which each step has its own weights."""
+        return (self.k_y if nodes == 1 else self.of_labels(nodes)), None
+
+
+def input_term(name: str, one: NamedInput, labels: ChainLabels) -> Term:
+    """Return the term of the input called `name`, which scores the labels of one kind of cliques."""
+    k_y, views = labels.of_input(2 if kind_of(one.scores).is_step else 1, name)
+    return Term(named_term(name), one.scores, k_y, one.C, one.kernel, name, views=views)
 
 
 def chain_terms(
@@ -235,29 +267,37 @@ def chain_terms(
     C_edge: float | None = 1.0,
     C_bias: float | None = None,
     C_ends: float | None = None,
-    label_kernel: str | npt.ArrayLike = "delta",
+    label_kernel: str | npt.ArrayLike | SymmetricLabels = "delta",
     inputs: Mapping[str, NamedInput] | None = None,
 ) -> list[Term]:
     """Return the terms of a chain: scores of tokens and, optionally, of transitions, labels, and both ends.
 
     kernel, label_kernel, C : input kernel, label kernel and prior variance of the scores of tokens; `kernel` is None
-        if only inputs with names score tokens.
+        if only inputs with names score tokens. The label kernel may also be an object with the kernels of all terms.
     inputs : the inputs that have a name.
     C_edge : prior variance of transitions, or None to leave transitions out.
     C_bias : prior variance of label biases, which have the label kernel of tokens, or None to leave biases out.
     C_ends : prior variance of the scores of first and of last labels, or None to leave them out.
     """
-    pairs, k_y = LabelKernel("delta", n_labels**2), LabelKernel.of(label_kernel, n_labels)
-    of_inputs = [input_term(name, one, k_y) for name, one in (inputs or {}).items()]
-    terms = [] if kernel is None else [Term(TOKEN_TERM, TOKENS, k_y, C, kernel, TOKENS)]
+    labels: ChainLabels
+    if isinstance(label_kernel, SymmetricLabels):
+        labels, of_bias = label_kernel, label_kernel.of_labels(1)
+    else:
+        of_bias = LabelKernel.of(label_kernel, n_labels)
+        labels = TokenLabels(of_bias)
+    of_inputs = [input_term(name, one, labels) for name, one in (inputs or {}).items()]
+    terms: list[Term] = []
+    if kernel is not None:
+        k_y, views = labels.of_input(1, None)
+        terms.append(Term(TOKEN_TERM, TOKENS, k_y, C, kernel, TOKENS, views=views))
     terms += [term for term in of_inputs if term.kind.is_token]
     if C_edge is not None:
-        terms.append(Term(TRANSITION_TERM, STEPS, pairs, C_edge))
+        terms.append(Term(TRANSITION_TERM, STEPS, labels.of_labels(2), C_edge))
     if C_bias is not None:
-        terms.append(Term(BIAS_TERM, TOKENS, k_y, C_bias))
+        terms.append(Term(BIAS_TERM, TOKENS, of_bias, C_bias))
     if C_ends is not None:
-        terms.append(Term(START_TERM, STARTS, LabelKernel("delta", n_labels), C_ends))
-        terms.append(Term(END_TERM, ENDS, LabelKernel("delta", n_labels), C_ends))
+        terms.append(Term(START_TERM, STARTS, labels.of_labels(1), C_ends))
+        terms.append(Term(END_TERM, ENDS, labels.of_labels(1), C_ends))
     return terms + [term for term in of_inputs if not term.kind.is_token]
 
 

@@ -27,7 +27,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from kernelcrf.arrays import DType, Floats
+from kernelcrf.arrays import Array, DType, Floats
 from kernelcrf.objective import Evaluation, Gram, Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.partition import PartitionState, RowPartition
@@ -176,7 +176,8 @@ class Preconditioning:
             return np.asarray(share * _sum_partitions(objective, at, function, term, *arguments))
 
         if term.name in self.grams:
-            means = _over_weights(term, total(_spread)) / max(_mass(objective, term), np.finfo(np.float64).tiny)
+            mass = term.k_y.views * _mass(objective, term)
+            means = _over_weights(term, total(_spread)) / max(mass, np.finfo(np.float64).tiny)
             lam = 1.0 / term.C if term.precision is None else float(term.precision.mean())
             return _of_gram(self.grams[term.name], means, lam, objective.precision)
         if not term.kind.is_step and term.n <= PER_LABEL_UP_TO and term.k_y.is_identity and _is_dense(objective, term):
@@ -189,10 +190,10 @@ class Preconditioning:
 def _over_weights(term: Term, of_labels: Floats) -> Floats:
     """Convert an array with one column per label to an array with one column per weight of a feature.
 
-    If the label kernel is the identity, both are the same. Otherwise, all columns of the result are the mean over
-    labels, times the norm of the label kernel.
+    If the label kernel is the identity, or if a clique has several rows of features, both are the same. Otherwise, all
+    columns of the result are the mean over labels, times the norm of the label kernel.
     """
-    if term.k_y.is_identity:
+    if term.k_y.is_identity or term.k_y.views > 1:
         return of_labels
     return np.repeat(of_labels.mean(axis=-1, keepdims=True) * term.k_y.norm, term.k_y.rank, axis=-1)
 
@@ -274,12 +275,24 @@ def _spread_squares(term: Term, partition: RowPartition, local: PartitionState) 
 
     F are the features of a term, omega the sample weights, and p the probabilities of the label, one per clique.
     """
-    return partition.features[term.name].squares_transposed_times(partition.spread(term, local))
+    return partition.features[term.name].squares_transposed_times(_of_views(term, partition.spread(term, local)))
 
 
 def _spread(term: Term, partition: RowPartition, local: PartitionState) -> Floats:
     """Return, for each label, the sum of omega p (1 - p) over all cliques of a term.
 
-    omega is the weight of the sample, and p the probability of the label.
+    omega is the weight of the sample, and p the probability of the label. If a clique has several rows of features, the
+    columns are those of the weights.
     """
-    return np.asarray(partition.spread(term, local).sum(axis=0, dtype=np.float64))
+    rows = _of_views(term, partition.spread(term, local))
+    return np.asarray(rows.reshape(-1, rows.shape[1] // term.k_y.views).sum(axis=0, dtype=np.float64))
+
+
+def _of_views(term: Term, spread: Array) -> Array:
+    """Return the spread of labels, with a column for each row of features and each weight if a clique has several rows.
+
+    The label kernel has the factor A. The spread of its columns is that of the labels times A^2.
+    """
+    if term.k_y.views == 1:
+        return spread
+    return np.ascontiguousarray(spread @ np.square(term.k_y.factor, dtype=spread.dtype))

@@ -34,8 +34,8 @@ def first_point(objective: Objective, random_state: Seed = None, rise: float = N
     drawn = {}
     for term in objective.layout.terms:
         # For a label kernel A A', A' A z has no part that is penalised without changing a score.
-        scores = term.k_y.expand(rng.standard_normal(term.shape))
-        drawn[term.name] = np.sqrt(term.C) * term.k_y.adjoint(scores)
+        z = rng.standard_normal(term.shape)
+        drawn[term.name] = np.sqrt(term.C) * (z if term.k_y.views > 1 else term.k_y.adjoint(term.k_y.expand(z)))
     direction, step = objective.layout.join(drawn), 1.0
     with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
         at = objective.evaluate(zero)
