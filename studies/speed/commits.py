@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> None:
 
 
 def start_worker(checkout: Path) -> Any:
-    environment = os.environ | ONE_THREAD | {"PYTHONPATH": str(checkout.resolve() / "src")}
+    environment = os.environ | ONE_THREAD | {"PYTHONPATH": f"{checkout.resolve() / 'src'}{os.pathsep}{HERE}"}
     command = [sys.executable, __file__, "--worker", str(checkout)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
@@ -146,6 +146,50 @@ def training() -> Callable[[], float]:
     return seconds(lambda: ChainCRF("linear", C=1.0, tol=1e-3, random_state=0).fit(X[:4000], y[:4000]))
 
 
+def two_inputs(load: str, C: float) -> Callable[[], float]:
+    """Return the seconds of a fit to windows of words beside MiniLM's vectors, both with linear kernels."""
+    from sklearn.feature_extraction import DictVectorizer
+
+    from kernelcrf import ChainCRF, Input, datasets
+    from studies.accuracy.embeddings import minilm
+
+    data = getattr(datasets, load)("train")
+    sentences = [[token["word"] if isinstance(token, dict) else token[0] for token in one] for one in data.X]
+    windows = []
+    for words in sentences:
+        padded = ["", "", *words, "", ""]
+        windows += [
+            {f"w{k - 2}": padded[t + k] for k in range(5)} | {"low": word.lower(), "end": word[-3:], "start": word[:2]}
+            for t, word in enumerate(words)
+        ]
+    V = np.asarray(minilm(sentences), np.float64).mean(axis=1)
+    V = (V - V.mean(axis=0)) / V.std(axis=0)
+    X = {"words": DictVectorizer().fit_transform(windows).tocsr(), "vectors": V}
+    y, lengths = np.concatenate([np.asarray(one) for one in data.y]), [len(one) for one in data.y]
+    inputs = {"words": Input("linear", C=1.0), "vectors": Input("linear", C=C)}
+    return seconds(lambda: ChainCRF(inputs=inputs, C=1.0, tol=1e-3, random_state=0).fit(X, y, lengths=lengths))
+
+
+def hidden_labels() -> Callable[[], float]:
+    """Return the seconds of a fit to 2,000 sentences of which half of the labels are hidden."""
+    from kernelcrf import ChainCRF
+
+    X, y = chunking("train")
+    rng = np.random.default_rng(0)
+    hidden = [[None if rng.random() < 0.5 else label for label in labels] for labels in y[:2000]]
+    return seconds(lambda: ChainCRF("linear", C=1.0, tol=1e-3, random_state=0).fit(X[:2000], hidden))
+
+
+def tree() -> Callable[[], float]:
+    """Return the seconds that it takes to make the clique tree of a random tree of 100,000 nodes."""
+    from kernelcrf.graphs.structure import Graph
+    from kernelcrf.inference.clique_tree import Exact
+
+    rng, n = np.random.default_rng(0), 100_000
+    edges = np.column_stack(((rng.random(n - 1) * np.arange(1, n)).astype(int), np.arange(1, n)))
+    return seconds(lambda: Exact(Graph(np.full(n, 3), {"node": np.arange(n)[:, None], "edge": edges})).program)
+
+
 def tagging(one_by_one: bool) -> Callable[[], float]:
     from kernelcrf import ChainCRF
 
@@ -179,6 +223,10 @@ TASKS: dict[str, Callable[[], Callable[[], float]]] = {
     "evaluation, 23 labels": lambda: evaluation(23, "float64"),
     "evaluation, 9 labels, float32": lambda: evaluation(9, "float32"),
     "training, CoNLL-2000": training,
+    "training, WNUT-17 with vectors": lambda: two_inputs("load_wnut17", 0.01),
+    "training, CoNLL-2000 with vectors": lambda: two_inputs("load_conll2000", 0.01),
+    "training, half of the labels": hidden_labels,
+    "a tree of 100,000 nodes": tree,
     "tagging, one call": lambda: tagging(one_by_one=False),
     "tagging, one sentence at a time": lambda: tagging(one_by_one=True),
     "training, letters": lambda: letters(predict=False),
