@@ -113,16 +113,19 @@ def _path(name: str, before: bool) -> Path:
     return ROOT / "studies" / group / "results" / ("before" if before else "") / f"{study}.json"
 
 
-def cache() -> Path:
-    """Return the folder for parts of long studies of this code: in KERNELCRF_CACHE, or among the temporary files."""
-    place = Path(os.environ.get("KERNELCRF_CACHE", Path(tempfile.gettempdir()) / "kernelcrf_cache")) / code()
+def cache(version: str) -> Path:
+    """Return the folder for parts of long studies: in KERNELCRF_CACHE, or among the temporary files."""
+    place = Path(os.environ.get("KERNELCRF_CACHE", Path(tempfile.gettempdir()) / "kernelcrf_cache")) / version
     place.mkdir(parents=True, exist_ok=True)
     return place
 
 
-def kept(key: str, work: Callable[[], Any]) -> Any:
-    """Return `work()`, from the cache if an earlier run of a study left it there, so that long runs can be resumed."""
-    path = cache() / f"{re.sub(r'[^A-Za-z0-9.=,-]+', '_', key)}.joblib"
+def kept(key: str, work: Callable[[], Any], *, by_library: bool = True) -> Any:
+    """Return `work()`, from the cache if an earlier run of a study left it there, so that long runs can be resumed.
+
+    by_library : whether the library computes it, so that it is computed again when the library's code changes.
+    """
+    path = cache(code() if by_library else "others") / f"{re.sub(r'[^A-Za-z0-9.=,-]+', '_', key)}.joblib"
     if path.exists():
         found, spent = joblib.load(path)
         if path.stat().st_mtime < STARTED:

@@ -68,6 +68,6 @@ def run_all(names: Sequence[str], processes: int) -> list[str]:
 def start(name: str) -> subprocess.Popen[Any]:
     """Start a study on one thread; what it prints goes to a file of its own in the cache."""
     one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    with Path(common.cache() / f"{name}.txt").open("w", encoding="utf-8") as out:
+    with Path(common.cache(common.code()) / f"{name}.txt").open("w", encoding="utf-8") as out:
         command = [sys.executable, "-m", "studies", name]
         return subprocess.Popen(command, cwd=ROOT, env=one_thread, stdout=out, stderr=subprocess.STDOUT)

@@ -34,14 +34,22 @@ class LabelledTokens:
 def minilm(tokens: Sequence[Sequence[str]], layers: Sequence[int] = (2, 4, 6)) -> np.ndarray:
     """Return hidden states of all tokens, (N, layers, 384) float16; layer 0 is the embedding, 6 the last."""
     name = f"minilm {'-'.join(map(str, layers))} {_hash(tokens)}"
-    return kept(name, lambda: _Network(layers).read(tokens, heads=False).reshape(-1, len(layers), WIDTH))
+
+    def compute() -> np.ndarray:
+        return _Network(layers).read(tokens, heads=False).reshape(-1, len(layers), WIDTH)
+
+    return kept(name, compute, by_library=False)
 
 
 def fine_tuned(data: LabelledTokens, tokens: Sequence[Sequence[str]]) -> np.ndarray:
     """Return log-probabilities of both heads and the last layer for all tokens, (N, 6 + 384) float16."""
     labels = hashlib.sha256(b"".join(one.astype(np.int8).tobytes() for one in data.labels)).hexdigest()[:8]
     network = f"minilm fitted {_hash(data.tokens)} {labels}"
-    return kept(f"{network} {_hash(tokens)}", lambda: _Network((6,), kept(network, lambda: _fit(data))).read(tokens))
+
+    def compute() -> np.ndarray:
+        return _Network((6,), kept(network, lambda: _fit(data), by_library=False)).read(tokens)
+
+    return kept(f"{network} {_hash(tokens)}", compute, by_library=False)
 
 
 def _fit(data: LabelledTokens) -> Any:
