@@ -4,6 +4,7 @@ Data sets whose own files are read are in `kernelcrf.datasets`. Both find their 
 """
 
 from studies.datasets.archives import MultilabelData, load_gpstruct, load_letters, load_multilabel
+from studies.datasets.chorales import load_chorales
 from studies.datasets.references import load_references, reference_features
 from studies.datasets.tables import (
     load_batteryless,
@@ -18,6 +19,7 @@ __all__ = [
     "MultilabelData",
     "load_batteryless",
     "load_cb513",
+    "load_chorales",
     "load_gpstruct",
     "load_letters",
     "load_multilabel",

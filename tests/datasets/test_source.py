@@ -24,6 +24,7 @@ FIRST_FILES = [
     (study_data.load_qian_sejnowski, {}, "protein_ss/qian_sejnowski_train.tsv.gz", "UCI"),
     (study_data.load_occupancy, {}, "occupancy/train.csv.gz", "Occupancy-detection-data"),
     (study_data.load_batteryless, {}, "batteryless_activity/S1.csv.gz", "10.24432/C5GG6B"),
+    (study_data.load_chorales, {}, "bach_chorales/jsbach_chorals_harmony.data.gz", "archive.ics.uci.edu/dataset/298"),
     (study_data.load_references, {}, "anystyle/core.xml.gz", "inukshuk/anystyle"),
     (study_data.load_multilabel, {"name": "scene"}, "multilabel/scene.npz", "mulan"),
 ]
