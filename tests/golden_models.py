@@ -19,7 +19,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from kernelcrf import ChainCRF, GraphCRF, Input, MarkovNetwork, MultiLabelCRF, Symmetry, save
+from kernelcrf import ChainCRF, GraphCRF, Input, LabelFeatures, MarkovNetwork, MultiLabelCRF, Symmetry, save
 from kernelcrf.basis import Landmarks
 from kernelcrf.formats import Templates
 from kernelcrf.kernels import Polynomial
@@ -131,6 +131,11 @@ KINDS = {
     "edge-rbf": ({"inputs": steps("linear", "rbf")}, dense, labels(TWO)),
     "centred": ({"label_kernel": "centred"}, dense, labels(THREE)),
     "label-matrix": ({"label_kernel": (np.eye(3) + 0.5).tolist()}, dense, labels(THREE)),
+    "label-features": (
+        {"label_kernel": LabelFeatures({"a": ["x"], "b": ["x", "y"], "c": ["y"]})},
+        dense,
+        labels(THREE),
+    ),
     "symmetry": ({"label_kernel": TURNS}, dense, labels(THREE)),
     "constraints": ({"constraints": "BIO"}, dense, BIO),
     "marginal": ({"decoding": "marginal", "classes": [1, 2, 3]}, dense, labels((1, 2))),

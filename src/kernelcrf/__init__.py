@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kernelcrf.estimators.multilabel import MultiLabelCRF
     from kernelcrf.estimators.segments import SegmentCRF
     from kernelcrf.estimators.temperature import TemperatureScaling
+    from kernelcrf.kernels.label_features import LabelFeatures
     from kernelcrf.kernels.symmetry import Symmetry
     from kernelcrf.persistence import ModelFileError
     from kernelcrf.preprocessing.files import load, save
@@ -36,6 +37,7 @@ else:
         "GraphCRF": "kernelcrf.estimators.graph",
         "Input": "kernelcrf.estimators.input",
         "KernelClassifier": "kernelcrf.estimators.classifier",
+        "LabelFeatures": "kernelcrf.kernels.label_features",
         "MarkovNetwork": "kernelcrf.estimators.markov_network",
         "ModelFileError": "kernelcrf.persistence",
         "MultiLabelCRF": "kernelcrf.estimators.multilabel",
@@ -75,6 +77,7 @@ __all__ = [
     "GraphCRF",
     "Input",
     "KernelClassifier",
+    "LabelFeatures",
     "MarkovNetwork",
     "ModelFileError",
     "MultiLabelCRF",

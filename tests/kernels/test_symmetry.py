@@ -9,7 +9,7 @@ from sklearn.base import clone
 from joint_twin import JointTwin
 from kernelcrf import ChainCRF, Input, KernelClassifier, SegmentCRF, Symmetry, load
 from kernelcrf.kernels.joint_labels import label_kernels_from_config, label_kernels_to_config
-from kernelcrf.kernels.symmetry import Orbits, Views
+from kernelcrf.kernels.orbits import Orbits, Views
 
 G, C, GAMMA = 3, 2.0, 0.3
 LABELS = {f"{r}{t}": [f"{(r + k) % G}{t}" for k in range(G)] for r in range(G) for t in "Mm"} | {"none": ["none"] * G}
@@ -178,7 +178,7 @@ def test_what_cannot_be_combined_is_refused(parameters, message):
 
 @pytest.mark.parametrize("estimator", [SegmentCRF, KernelClassifier])
 def test_estimators_without_symmetries_say_so(estimator):
-    with pytest.raises(ValueError, match=f"{estimator.__name__} has no symmetries"):
+    with pytest.raises(ValueError, match=f"{estimator.__name__} has no structure"):
         estimator(label_kernel=CHORDS).fit(X, Y)
 
 

@@ -33,7 +33,7 @@ from kernelcrf.fitting.held_out import Comparison, HeldOutSearch, KernelChoice
 from kernelcrf.fitting.leave_one_out import LeaveOneOut
 from kernelcrf.fitting.training_data import read_training_data
 from kernelcrf.graphs.structure import Legal
-from kernelcrf.kernels.symmetry import Symmetry
+from kernelcrf.kernels.chain_labels import LabelStructure
 from kernelcrf.models.chain import ChainModel, tokens_count_alone
 from kernelcrf.models.crfsuite import read_crfsuite, to_crfsuite
 from kernelcrf.models.one_sequence import OneSequence
@@ -113,11 +113,11 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         Number of landmarks. None uses every distinct token. "auto" adds landmarks, and stops when it is proved that
         further landmarks would lower the objective by at most the fraction `tol`. `kernelcrf.basis.Landmarks` also says
         by which rule landmarks are chosen, for example Landmarks(500, "greedy").
-    label_kernel : "delta", "centred", (L, L) array or Symmetry, default="delta"
+    label_kernel : "delta", "centred", (L, L) array, Symmetry or LabelFeatures, default="delta"
         How similar labels are. With "delta", each label has its own weights. "centred" removes the mean score of all
         labels, which does not change probabilities. A positive semi-definite matrix of similarities lets similar labels
         learn from each other. `kernelcrf.Symmetry` is for a group that moves inputs and labels together, such as
-        transposition of chords.
+        transposition of chords. With `kernelcrf.LabelFeatures`, labels share weights through features that they have.
     fit_intercept : "auto", bool or "boundaries", default="auto"
         Whether to learn a constant score for each label. "auto" does so only for the linear kernel on arrays and data
         frames. Feature dicts and sparse matrices get no such scores, as in CRFsuite. Other kernels get none either: the
@@ -288,7 +288,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
     _model_type = ChainModel
     _scored_by_inputs: ClassVar[tuple[str, ...]] = OF_INPUTS
     _scores_labels = True
-    _has_symmetries: ClassVar[bool] = True
+    _has_structures: ClassVar[bool] = True
 
     edge_coef_ = Fitted[Floats | None]("edge_coef")
 
@@ -356,7 +356,7 @@ class ChainCRF(SequenceEstimator[ChainModel]):
                 f"prior={shown(self.prior)} cannot be combined with data on a cluster: pass sequences in this process "
                 "and engine=None, or prior=None"
             )
-        elif isinstance(self.label_kernel, Symmetry):
+        elif isinstance(self.label_kernel, LabelStructure):
             raise ValueError(
                 f"label_kernel={self.label_kernel!r} cannot be combined with data on a cluster: pass sequences in this "
                 "process and engine=None, or another label_kernel"

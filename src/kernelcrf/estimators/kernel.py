@@ -19,6 +19,7 @@ from kernelcrf.fitting.corpus import Corpus, Groups, Problem
 from kernelcrf.fitting.earlier import Earlier
 from kernelcrf.fitting.held_out import Comparison, KernelChoice
 from kernelcrf.fitting.training import Trained
+from kernelcrf.kernels.chain_labels import LabelStructure
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
 from kernelcrf.kernels.polynomial import Polynomial
@@ -32,7 +33,8 @@ from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.terms import BIAS_TERM, START_TERM, Term, chain_terms, named_term
 from kernelcrf.validation import COUNT, Parameter, ParameterError, instance_of, shown, shown_list, validated
 
-OF_LABELS = Parameter((*LABEL_KERNEL.constraints, instance_of(Symmetry, text="a Symmetry")), LABEL_KERNEL.advice)
+STRUCTURE = instance_of(LabelStructure, text="a Symmetry or LabelFeatures")
+OF_LABELS = Parameter((*LABEL_KERNEL.constraints, STRUCTURE), LABEL_KERNEL.advice)
 # kernel="auto" compares gamma with this many times smaller and larger values.
 GAMMA_STEP = 4.0
 
@@ -48,7 +50,7 @@ class KernelEstimator(InputEstimator[Chained]):
     fit_intercept: Annotated[bool | str, AUTO_INTERCEPT] = "auto"
 
     _has_edges: ClassVar[bool] = True
-    _has_symmetries: ClassVar[bool] = False
+    _has_structures: ClassVar[bool] = False
 
     coef_ = Fitted[Floats]("coef")
     intercept_ = Fitted[Floats]("intercept")
@@ -173,20 +175,25 @@ class KernelEstimator(InputEstimator[Chained]):
             delta = isinstance(self.label_kernel, str) and self.label_kernel == "delta"
             advice = "this penalty needs label_kernel='delta'. Set penalty=None, or another penalty"
             self._exclude("penalty", {"label_kernel": not delta}, advice)
+        if isinstance(self.label_kernel, LabelStructure):
+            self._check_structure(self.label_kernel)
         if isinstance(self.label_kernel, Symmetry):
             self._check_symmetry(self.label_kernel)
 
-    def _check_symmetry(self, symmetry: Symmetry) -> None:
-        """Raise if another parameter cannot be combined with a Symmetry."""
-        if not self._has_symmetries:
+    def _check_structure(self, structure: LabelStructure) -> None:
+        """Raise if another parameter cannot be combined with a Symmetry or LabelFeatures."""
+        if not self._has_structures:
             raise ParameterError(
-                f"label_kernel={symmetry!r}: expected 'delta', 'centred' or a matrix, because "
-                f"{type(self).__name__} has no symmetries of labels; use ChainCRF, or sequences of one token"
+                f"label_kernel={structure!r}: expected 'delta', 'centred' or a matrix, because {type(self).__name__} "
+                "has no structure of labels; use ChainCRF, or sequences of one token"
             )
         others = {"laplace": bool(self.laplace), "C": self._uses_evidence, "prior": self.prior is not None}
         others["engine"] = getattr(self, "engine", None) is not None
-        advice = "a Symmetry has none of these. Pass the default of this parameter, or another label_kernel"
+        advice = "this is not available for labels that share weights. Pass the default, or another label_kernel"
         self._exclude("label_kernel", others, advice)
+
+    def _check_symmetry(self, symmetry: Symmetry) -> None:
+        """Raise if the inputs cannot be combined with a Symmetry."""
         names = set(self._named_inputs)
         if isinstance(symmetry.columns, Mapping) and not set(symmetry.columns) <= names:
             raise ParameterError(
@@ -210,12 +217,12 @@ class KernelEstimator(InputEstimator[Chained]):
     def _label_kernel(self, classes: Sequence[UserData]) -> Any:
         """Return the kernel of labels, given the labels in the order of the columns of scores."""
         given = self.label_kernel
-        return given.label_maps(classes) if isinstance(given, Symmetry) else given
+        return given.label_maps(classes) if isinstance(given, LabelStructure) else given
 
     def _fit_labels(self, tokens: list[UserData], classes: UserData) -> LabelReader:
-        """Return a reader of the labels of tokens and, with a Symmetry, of the labels that the group makes of them."""
+        """Return a reader of the labels of tokens and of the further labels that `label_kernel` has, if it has some."""
         reader = LabelReader.fit(tokens, classes)
-        if not isinstance(self.label_kernel, Symmetry):
+        if not isinstance(self.label_kernel, LabelStructure):
             return reader
         return LabelReader.fit(tokens, self.label_kernel.closure(reader.classes.tolist()))
 

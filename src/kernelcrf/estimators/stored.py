@@ -13,7 +13,9 @@ from kernelcrf.basis.landmarks import landmarks_from_config, landmarks_to_config
 from kernelcrf.decoding import rule_from_config, rule_to_config
 from kernelcrf.estimators.input import Input
 from kernelcrf.estimators.parameters import weights_of_crfsuite
+from kernelcrf.kernels.chain_labels import LabelStructure
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.label_features import LabelFeatures
 from kernelcrf.kernels.polynomial import Polynomial
 from kernelcrf.kernels.symmetry import Symmetry
 from kernelcrf.models.kernel import kernel_parameter
@@ -59,8 +61,8 @@ def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arra
         parameters["penalty"] = parameters["penalty"].to_config()
     if "decoding" in parameters:
         parameters["decoding"] = rule_to_config(parameters["decoding"])
-    if isinstance(parameters.get("label_kernel"), Symmetry):
-        parameters["label_kernel"] = _symmetry_to_config(parameters["label_kernel"])
+    if isinstance(parameters.get("label_kernel"), LabelStructure):
+        parameters["label_kernel"] = _structure_to_config(parameters["label_kernel"])
     if isinstance(parameters["max_iter"], StoppingRule):
         parameters["max_iter"] = parameters["max_iter"].to_config()
     parameters["C"] = C_to_config(parameters["C"])
@@ -89,15 +91,18 @@ def _rounded(theta: Floats, dtype: str) -> Array:
     return theta.astype(dtype)
 
 
-def _symmetry_to_config(symmetry: Symmetry) -> Config:
-    """Return a Symmetry as a dict for JSON."""
-    config = symmetry.to_config()
-    return config | {"labels": [[label_to_json(label) for label in images] for images in config["labels"]]}
+def _structure_to_config(structure: LabelStructure) -> Config:
+    """Return what labels have in common as a dict for JSON."""
+    config = structure.to_config()
+    return config | {"labels": [[label_to_json(label) for label in labels] for labels in config["labels"]]}
 
 
-def _symmetry_from_config(config: Config) -> Symmetry:
-    """Return the Symmetry that `_symmetry_to_config` converted to `config`."""
-    labels = [[label_from_json(label) for label in images] for images in config["labels"]]
+def _structure_from_config(config: Config) -> LabelStructure:
+    """Return the object that `_structure_to_config` converted to `config`."""
+    labels = [[label_from_json(label) for label in labels] for labels in config["labels"]]
+    if "features" in config:
+        names = [label for label, *_ in labels]
+        return LabelFeatures(dict(zip(names, config["features"], strict=True)), config["own"])
     return Symmetry({images[0]: images for images in labels}, config["columns"])
 
 
@@ -182,7 +187,7 @@ def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[st
     if "decoding" in parameters:
         parameters["decoding"] = rule_from_config(parameters["decoding"])
     if isinstance(parameters.get("label_kernel"), dict):
-        parameters["label_kernel"] = _symmetry_from_config(parameters["label_kernel"])
+        parameters["label_kernel"] = _structure_from_config(parameters["label_kernel"])
     if isinstance(parameters.get("max_iter"), dict):
         parameters["max_iter"] = stopping_from_config(parameters["max_iter"])
     if isinstance(parameters.get("class_weight"), list):

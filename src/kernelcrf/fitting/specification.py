@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from kernelcrf.arrays import Config
+from kernelcrf.kernels.chain_labels import LabelStructure
 from kernelcrf.kernels.inputs import InputKernel, is_process_kernel
-from kernelcrf.kernels.symmetry import Symmetry
 from kernelcrf.validation import shown
 
 ANOTHER = "object "
@@ -58,7 +58,7 @@ def _plain_value(value: Any) -> Any:
             return f"{ANOTHER}{id(value)}"
     if isinstance(value, set | frozenset | range):
         return list(value)
-    if isinstance(value, Symmetry):
+    if isinstance(value, LabelStructure):
         return value.to_config()
     parameters = getattr(value, "__dataclass_params__", None)
     if parameters is not None and parameters.frozen:

@@ -25,7 +25,7 @@ import numpy as np
 from kernelcrf.arrays import Array, Config, Places
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.labels import KINDS, LabelKernel, LabelMap
-from kernelcrf.kernels.symmetry import Orbits
+from kernelcrf.kernels.orbits import Orbits
 from kernelcrf.validation import COUNT, either, shown, whole
 
 # Files cannot name cliques of more nodes: the number of joint labels would be too long to compute.

@@ -13,7 +13,7 @@ from kernelcrf.arrays import Array, Floats, Ints
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.joint_labels import label_kernels_from_config, label_kernels_to_config
-from kernelcrf.kernels.symmetry import Views
+from kernelcrf.kernels.orbits import Views
 from kernelcrf.penalties import EarlierGaussian, JointGaussian, penalty_from_config, times_square
 from kernelcrf.score.terms import Term
 

@@ -21,17 +21,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.arrays import Array, Floats, Inputs
 from kernelcrf.basis.pairs import Pairs
+from kernelcrf.kernels.chain_labels import ChainLabels, TokenLabels
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
-from kernelcrf.kernels.symmetry import SymmetricLabels, Views
+from kernelcrf.kernels.orbits import Views
 from kernelcrf.penalties import Gaussian, Penalty
 from kernelcrf.score.chain_names import BETWEEN as BETWEEN
 from kernelcrf.score.chain_names import BIAS_TERM as BIAS_TERM
@@ -225,34 +226,6 @@ def node_terms(cliques: str, k_y: LabelMap, inputs: Mapping[Any, NamedInput], so
     ]
 
 
-class ChainLabels(Protocol):
-    """Protocol of objects that have the label kernels of all terms of a chain."""
-
-    def of_labels(self, nodes: int) -> LabelMap:
-        """Return the kernel of the joint labels of `nodes` neighbouring tokens, for scores that see no inputs."""
-
-    def of_input(self, nodes: int, name: str | None) -> tuple[LabelMap, Views | None]:
-        """Return the kernel for scores that see the input called `name`, and how a group moves the input, if it does.
-
-        nodes : 1 for labels of tokens, 2 for steps.
-        """
-
-
-@dataclass(frozen=True, eq=False)
-class TokenLabels:
-    """The label kernels of a chain in which only the labels of tokens share weights, and only with the same input."""
-
-    k_y: LabelKernel
-
-    def of_labels(self, nodes: int) -> LabelMap:
-        """Return the kernel under which each joint label has its own weights."""
-        return LabelKernel("delta", self.k_y.L**nodes)
-
-    def of_input(self, nodes: int, name: str | None) -> tuple[LabelMap, Views | None]:
-        """Return the kernel of labels of tokens, or one under which each step has its own weights."""
-        return (self.k_y if nodes == 1 else self.of_labels(nodes)), None
-
-
 def input_term(name: str, one: NamedInput, labels: ChainLabels) -> Term:
     """Return the term of the input called `name`, which scores the labels of one kind of cliques."""
     k_y, views = labels.of_input(2 if kind_of(one.scores).is_step else 1, name)
@@ -267,7 +240,7 @@ def chain_terms(
     C_edge: float | None = 1.0,
     C_bias: float | None = None,
     C_ends: float | None = None,
-    label_kernel: str | npt.ArrayLike | SymmetricLabels = "delta",
+    label_kernel: str | npt.ArrayLike | ChainLabels = "delta",
     inputs: Mapping[str, NamedInput] | None = None,
 ) -> list[Term]:
     """Return the terms of a chain: scores of tokens and, optionally, of transitions, labels, and both ends.
@@ -280,11 +253,10 @@ def chain_terms(
     C_ends : prior variance of the scores of first and of last labels, or None to leave them out.
     """
     labels: ChainLabels
-    if isinstance(label_kernel, SymmetricLabels):
-        labels, of_bias = label_kernel, label_kernel.of_labels(1)
+    if isinstance(label_kernel, ChainLabels):
+        labels = label_kernel
     else:
-        of_bias = LabelKernel.of(label_kernel, n_labels)
-        labels = TokenLabels(of_bias)
+        labels = TokenLabels(LabelKernel.of(label_kernel, n_labels))
     of_inputs = [input_term(name, one, labels) for name, one in (inputs or {}).items()]
     terms: list[Term] = []
     if kernel is not None:
@@ -294,7 +266,7 @@ def chain_terms(
     if C_edge is not None:
         terms.append(Term(TRANSITION_TERM, STEPS, labels.of_labels(2), C_edge))
     if C_bias is not None:
-        terms.append(Term(BIAS_TERM, TOKENS, of_bias, C_bias))
+        terms.append(Term(BIAS_TERM, TOKENS, labels.of_bias, C_bias))
     if C_ends is not None:
         terms.append(Term(START_TERM, STARTS, labels.of_labels(1), C_ends))
         terms.append(Term(END_TERM, ENDS, labels.of_labels(1), C_ends))
