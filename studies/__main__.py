@@ -40,8 +40,9 @@ STUDIES = {
         "| pictures primer_pictures"
     ),
     "speed": (
-        "training penalties elastic tagging streaming streams evaluation letters classifier growth inputs graphs "
-        "startup getting_started shipping chain_inference segments missing_labels solvers basis cluster | commits"
+        "training penalties elastic tagging streaming streams evaluation letters classifier growth stored_features "
+        "inputs graphs startup getting_started shipping chain_inference segments missing_labels solvers basis "
+        "cluster | commits"
     ),
     "reliability": (
         "findings numerics concurrency interruption files compatibility crfsuite_models mutation branches | fuzz"

@@ -1,6 +1,7 @@
 """Fits of chains for tests: terms, data and settings in one call."""
 
 from kernelcrf import Input
+from kernelcrf.basis.landmarks import Landmarks
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Settings, fit
@@ -23,4 +24,6 @@ def chain_problem(data, kernel, of_steps=None, C=1.0, **terms):
 def fit_chain(data, kernel, of_steps=None, *, start=None, n_jobs=1, **settings):
     terms = {name: settings.pop(name) for name in OF_TERMS if name in settings}
     problem = chain_problem(data, kernel, of_steps, **terms)
+    asked = settings.pop("n_components", None), settings.pop("rule", "auto"), settings.pop("features", "auto")
+    settings["landmarks"] = Landmarks(*asked)
     return fit(problem, Settings(**settings, engine=LocalEngine(n_jobs)), start)

@@ -91,6 +91,9 @@ class Inline:
     def parts_of(self, n_bytes, most):
         return min(self.n_partitions, most)
 
+    def fits(self, n_bytes):
+        return True
+
     def status(self):
         return "no workers"
 

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs
+from kernelcrf.basis.recomputed_features import FeatureRows, compute_rows
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 
@@ -111,7 +112,7 @@ class Certificate:
         return self.gap_in_span / max(abs(self.objective), np.finfo(np.float64).tiny)
 
 
-def residual_products(kernel: InputKernel, X: Inputs, F: Inputs, R: Array, engine: LocalEngine) -> Floats:
+def residual_products(kernel: InputKernel, X: Inputs, F: FeatureRows, R: Array, engine: LocalEngine) -> Floats:
     """Return (K - F F') R in float64, where K is the kernel matrix of the inputs X, and F are their features.
 
     If R contains the residuals of each input, this is the part of the gradient outside the span of the features, with
@@ -122,7 +123,10 @@ def residual_products(kernel: InputKernel, X: Inputs, F: Inputs, R: Array, engin
     weights = feature_products(F, R)
 
     def rows(block: slice) -> Floats:
-        product, inputs = -np.asarray(F[block] @ weights, np.float64), X[block].astype(np.float64, copy=False)
+        product, inputs = (
+            -np.asarray(compute_rows(F, block) @ weights, np.float64),
+            X[block].astype(np.float64, copy=False),
+        )
         for other in blocks:
             product += kernel.gram(inputs, X[other].astype(np.float64, copy=False)) @ R[other]
         return product
@@ -131,12 +135,13 @@ def residual_products(kernel: InputKernel, X: Inputs, F: Inputs, R: Array, engin
     return products
 
 
-def feature_products(F: Array, R: Floats) -> Floats:
+def feature_products(F: FeatureRows, R: Floats) -> Floats:
     """Return the product F' R in float64; F contains the features and R the residuals, one row per input.
 
     The product is computed in blocks of rows, so that float32 features are never copied as a whole.
     """
     total = np.zeros((F.shape[1], R.shape[1]))
     for low in range(0, len(R), GRAM_ROWS):
-        total += F[low : low + GRAM_ROWS].T @ R[low : low + GRAM_ROWS]
+        block = slice(low, low + GRAM_ROWS)
+        total += compute_rows(F, block).T @ R[block]
     return total

@@ -12,7 +12,8 @@ from kernelcrf.kernels import Polynomial
 class Problem:
     """A random problem; subclasses draw the data, fit a model and build its twin.
 
-    plain : whether to leave out earlier fits with changed parameters and priors, which were drawn later than the rest.
+    plain : whether to leave out what was drawn later than the rest: earlier fits with changed parameters, priors,
+        features that are not stored, and kernels so smooth that landmarks nearly depend on each other.
     """
 
     estimator = None
@@ -44,10 +45,15 @@ class Problem:
         self.gamma_number = self.dice.power("gamma value", -2, 1)
         self.degree = self.dice.count("degree", 1, 3)
         self.coef0 = float(pick("coef0", 1.0, 0.0, 2.0))
+        self.storage = "auto"
+        if not self.plain:
+            self.storage = pick("features", "auto", "stored", "recomputed", share=0.4)
+            if pick("smooth kernel", False, True, share=0.15):
+                self.gamma_number *= 1e-4
 
     def landmarks(self, n):
         """Return `n_components` for a number of landmarks and the rule of the problem."""
-        return n if self.pivots == "auto" else Landmarks(n, self.pivots)
+        return n if (self.pivots, self.storage) == ("auto", "auto") else Landmarks(n, self.pivots, self.storage)
 
     def argument(self, kernel):
         """Return what a user passes as a kernel."""

@@ -6,6 +6,7 @@ from bases import KERNELS, Farthest, inputs
 from clusters import Inline
 from kernelcrf.basis.choice import choose_basis, find_rule
 from kernelcrf.basis.distinct_inputs import distinct
+from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.basis.pivots import drive
 from kernelcrf.distributed.basis import DistributedBasisBuilder, digests, find_new_inputs
 
@@ -14,11 +15,11 @@ def generator(seed):
     return np.random.default_rng(np.random.RandomState(seed).randint(2**31, size=4))
 
 
-def grown(kernel, parts, n, rule, start=None, sparse=False):
+def grown(kernel, parts, n, rule, start=None, sparse=False, *, stored=True):
     cluster = Inline(forgetful=False)
     X = [cluster.call(np.asarray if not sparse else sp.csr_array, part) for part in parts]
     own = find_new_inputs(X, cluster)
-    builder = DistributedBasisBuilder(kernel, X, own, n, cluster, start)
+    builder = DistributedBasisBuilder(kernel, X, own, n, cluster, start, stored=stored)
     drive(find_rule(rule, kernel, sparse), builder, generator(0))
     return builder.finish(), cluster, cluster.fetch(own)
 
@@ -65,6 +66,22 @@ def test_a_basis_goes_on_from_another(X):
     np.testing.assert_allclose(
         np.diag(K) - (F * F).sum(axis=1), np.concatenate(cluster.fetch(more.residual)), atol=1e-9
     )
+
+
+def test_features_need_not_be_stored(X):
+    whole = choose_basis(KERNELS["rbf"], distinct(X).inputs, 25, "random", random_state=0)
+    first, _, _ = grown(KERNELS["rbf"], cut(X), 10, "random")
+    for start, n, expected in ((None, 25, whole), (first, 10, first)):
+        basis, cluster, own = grown(KERNELS["rbf"], cut(X), n, "random", start, stored=False)
+        np.testing.assert_array_equal(basis.indices, expected.indices)
+        F = np.concatenate([part.compute() for part in cluster.fetch(basis.F)])
+        np.testing.assert_allclose(
+            F, WhitenedMap(KERNELS["rbf"], basis.landmarks, basis.R).transform(np.vstack(cut(X)))
+        )
+        residual = np.concatenate(cluster.fetch(basis.residual))
+        assert len(residual) == sum(map(len, own))
+        if start is None:
+            np.testing.assert_allclose(residual, whole.residual, atol=1e-9)
 
 
 def test_sparse_inputs_have_the_same_owners(X):

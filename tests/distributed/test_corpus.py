@@ -7,6 +7,7 @@ import scipy.sparse as sp
 
 from chain_fits import fit_chain
 from clusters import Inline
+from kernelcrf.basis.recomputed_features import RecomputedFeatures
 from kernelcrf.distributed.corpus import DistributedSequences
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.sequences import LabelledSequences
@@ -51,9 +52,11 @@ def positions(fitted):
         {"certify_full": True},
         {"of_steps": RBF, "n_components": 20, "rule": "random", "certify_full": True},
         {"n_components": "auto"},
+        {"n_components": 25, "features": "recomputed", "certify_full": True},
+        {"n_components": "auto", "features": "recomputed"},
         {"kernel": InputKernel("linear"), "C_bias": 1.0, "solver": "lbfgs"},
     ],
-    ids=["random", "auto rule", "exact", "edges", "grown", "linear"],
+    ids=["random", "auto rule", "exact", "edges", "grown", "recomputed", "grown and recomputed", "linear"],
 )
 def test_a_fit_over_parts_is_that_of_all_data(data, settings):
     tol = 3e-2 if settings.get("n_components") == "auto" else 1e-9
@@ -70,8 +73,25 @@ def test_a_fit_over_parts_is_that_of_all_data(data, settings):
         np.testing.assert_array_equal(theirs, own)
 
 
-def test_a_fit_takes_up_an_earlier_one(data):
-    shape = {"n_components": 20, "rule": "random", "random_state": 0, "tol": 1e-8, "certify_full": True}
+def test_features_are_recomputed_if_the_workers_lack_memory(data, monkeypatch):
+    parts = shared(data)
+    monkeypatch.setattr(parts.cluster, "fits", lambda n_bytes: False)
+    fitted = fit_chain(parts, RBF, n_components=20, random_state=0)
+    stored = fit_chain(data, RBF, n_components=20, random_state=0)
+    assert all(isinstance(F, RecomputedFeatures) for F in parts.cluster.fetch(fitted.features["node"].F))
+    assert fitted.certificate.objective == pytest.approx(stored.certificate.objective, rel=1e-10)
+
+
+@pytest.mark.parametrize("features", ["stored", "recomputed"])
+def test_a_fit_takes_up_an_earlier_one(data, features):
+    shape = {
+        "features": features,
+        "n_components": 20,
+        "rule": "random",
+        "random_state": 0,
+        "tol": 1e-8,
+        "certify_full": True,
+    }
     first = fit_chain(data, RBF, **shape)
     again = fit_chain(shared(data), RBF, **shape, start=first.end)
     assert again.solution.n_iter == 0

@@ -125,6 +125,7 @@ def test_without_dask_it_is_said_what_to_install(monkeypatch):
         RBF,
         {**RBF, "n_components": Landmarks(25, "random"), "solver": "newton-cg"},
         {**RBF, "n_components": Landmarks(25, Farthest()), "laplace": True},
+        {**RBF, "n_components": Landmarks(25, features="recomputed")},
     ],
 )
 def test_a_fit_is_that_of_one_machine(engine, vectors, settings):

@@ -54,6 +54,7 @@ def test_a_worker_has_one_bundle_if_the_data_fit(engine, monkeypatch):
     assert [bundle.places for bundle in parts.bundles] == [tuple(range(6)), tuple(range(6, 11))]
     monkeypatch.setattr(engine, "_resources", lambda: [(2, 10**9), (2, 10**9)])
     assert len(engine.bundle(parts[:], 7 * 10**8).bundles) == 2
+    assert (engine.fits(7 * 10**8), engine.fits(10**9)) == (True, False)
     # Otherwise, two threads of a worker have bundles of an eighth of its memory.
     assert len(engine.bundle(parts[:], 10**9).bundles) == 11
     assert len(engine.bundle(engine.each(float, list(range(100))), 10**9).bundles) == 16

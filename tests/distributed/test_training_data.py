@@ -216,7 +216,7 @@ def test_gamma_by_scale_is_that_of_all_parts(form):
         X *= rng.random(size=X.shape) < 0.5
     rows, labels = [form(X[:20]), form(X[20:20]), form(X[20:])], [["a", "b"] * 10, [], ["a", "b"] * 15]
     settings = dict.fromkeys(("hash_features", "classes", "class_weight", "constraints"))
-    data = read_parts(rows, labels, None, None, Inline(), n_components={False: 5, True: 0}, **settings)
+    data = read_parts(rows, labels, None, None, Inline(), n_components={False: (5, 5), True: (0, 0)}, **settings)
     assert data.by_scale(TOKENS) == pytest.approx(1 / (3 * X.var()), rel=1e-9)
 
 

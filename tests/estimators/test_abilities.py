@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from chain_fits import of_tokens_and_steps
 from kernelcrf import ChainCRF, GraphCRF, Input, KernelClassifier, MarkovNetwork, MultiLabelCRF, SegmentCRF
+from kernelcrf.basis.landmarks import Landmarks
 from kernelcrf.decoding import ExpectedCost
 from kernelcrf.estimators.parameters import declared_parameters
 from kernelcrf.fitting.corpus import Problem
@@ -170,7 +171,7 @@ def test_the_evidence_of_a_network_is_that_of_a_dense_hessian():
     terms.append(Term("pair", "pair", interactions(2, 2), 0.7))
     cliques = {f"label {j}": np.array([[j]]) for j in range(3)} | {"pair": np.array([[0, 1]])}
     data = LabelledGraphs(np.full(3, 2), cliques, SETS.astype(np.int32), {"rows": ROWS})
-    found = fit(Problem(terms, data), Settings(n_components=6, random_state=0, tol=1e-12))
+    found = fit(Problem(terms, data), Settings(landmarks=Landmarks(6), random_state=0, tol=1e-12))
     objective, theta, step = found.objective, found.theta, 1e-5
     gradients = [[objective.evaluate(theta + sign * step * e).gradient for sign in (1, -1)] for e in np.eye(len(theta))]
     H = np.array([(up - down) / (2 * step) for up, down in gradients])

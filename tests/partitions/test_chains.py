@@ -1,13 +1,17 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from kernelcrf import ChainCRF
+from kernelcrf.basis import recomputed_features
+from kernelcrf.basis.recomputed_features import RecomputedFeatures
 from kernelcrf.datasets import make_sequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.score.features import TokenFeatures
-from objectives import random_objective
+from kernelcrf.score.features import RecomputedTokenFeatures, TokenFeatures
+from objectives import ANY, random_objective
 
 
 @pytest.mark.parametrize("label_kernel", ["delta", "centred", [[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]]])
@@ -145,3 +149,61 @@ def test_the_likeliest_labels_are_those_of_the_model():
         )
         found = partition.likeliest(model.layout, model.theta, 1)
         np.testing.assert_array_equal(found, np.concatenate(crf.predict(data.X)))
+
+
+def recomputed(objective, *, shared):
+    """Return an objective whose dense features are recomputed, and one in which the same features are stored."""
+    rng, both = np.random.default_rng(5), ([], [])
+    bases = {}
+    for name, features in objective.partitions[0].features.items():
+        if not features.is_sparse:
+            landmarks = rng.normal(size=(features.F.shape[1], 2))
+            bases[name] = landmarks, np.linalg.cholesky(ANY.gram(landmarks))
+    for partition in objective.partitions:
+        X = rng.normal(size=(partition.n_nodes, 2))
+        index = rng.integers(len(X), size=len(X)) if shared else None
+        for made, stored in zip(both, (False, True), strict=True):
+            features = dict(partition.features)
+            for name, (landmarks, R) in bases.items():
+                rows = RecomputedFeatures(ANY, landmarks, R, X)
+                features[name] = (
+                    TokenFeatures(rows.compute(), index) if stored else RecomputedTokenFeatures(rows, index)
+                )
+            made.append(replace(partition, features=features))
+    return (replace(objective, partitions=partitions) for partitions in both)
+
+
+@pytest.mark.parametrize("rows", [2, 1000])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"weighted": True},
+        {"edge_inputs": 2},
+        {"second": "sparse"},
+        {"second": "dense", "label_kernel": "centred"},
+        {"missing": 0.3, "weighted": True},
+        {"shared": True},
+    ],
+    ids=str,
+)
+def test_features_that_are_not_stored_give_the_same_objective(options, rows, monkeypatch):
+    monkeypatch.setattr(recomputed_features, "BLOCK_BYTES", 0)
+    monkeypatch.setattr(recomputed_features, "LEAST_ROWS", rows)
+    shared = options.get("shared", False)
+    options = {name: value for name, value in options.items() if name != "shared"}
+    computed, stored = recomputed(random_objective(3, **options), shared=shared)
+    theta, v = np.random.default_rng(0).normal(size=(2, computed.layout.size))
+    assert computed.precision == np.float64
+    for evaluate in ("evaluate", "measure"):
+        at, expected = (getattr(one, evaluate)(theta) for one in (computed, stored))
+        assert at.value == pytest.approx(expected.value, rel=1e-12)
+        np.testing.assert_allclose(at.gradient, expected.gradient, atol=1e-10)
+        assert computed.noise(at) == pytest.approx(stored.noise(expected), rel=1e-9)
+    at, expected = computed.evaluate(theta), stored.evaluate(theta)
+    assert computed.entropy(at) == pytest.approx(stored.entropy(expected), rel=1e-10)
+    assert computed.ray(at, v).along(0.3) == pytest.approx(stored.ray(expected, v).along(0.3), rel=1e-10)
+    at, expected = computed.evaluate(theta, curvature=True), stored.evaluate(theta, curvature=True)
+    for product in ("hessian_product", "block_product"):
+        np.testing.assert_allclose(
+            getattr(computed, product)(at, v), getattr(stored, product)(expected, v), atol=1e-10, err_msg=product
+        )

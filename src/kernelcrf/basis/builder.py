@@ -18,6 +18,7 @@ from kernelcrf.arrays import Array, DType, Floats, Inputs, Places
 from kernelcrf.basis import factor
 from kernelcrf.basis.factor import EXCESS, FLOOR, INDEFINITE, Basis, stack
 from kernelcrf.basis.panels import Panels, in_double
+from kernelcrf.basis.recomputed_features import FeatureRows
 from kernelcrf.engines.local import LocalEngine, single_threaded_blas
 from kernelcrf.kernels.inputs import InputKernel
 
@@ -134,7 +135,7 @@ class BasisBuilder(Rows):
         self._indices = None if start.indices is None else [start.indices]
 
     @abstractmethod
-    def release(self) -> tuple[Array, Floats]:
+    def release(self) -> tuple[FeatureRows, Floats]:
         """Return the features and the residuals of all inputs. This object cannot be used afterwards."""
 
     @property

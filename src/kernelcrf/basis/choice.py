@@ -60,6 +60,7 @@ def choose_basis(
     random_state: Seed = None,
     engine: LocalEngine = LocalEngine(),  # noqa: B008  -- a frozen value
     start: Basis | None = None,
+    stored: bool = True,
 ) -> Basis:
     """Choose at most `n_components` landmarks for the distinct inputs X, one input per row.
 
@@ -69,6 +70,7 @@ def choose_basis(
         (1e-5).
     start : an earlier basis for the same inputs and kernel, or None. Its landmarks and features are kept, and its
         landmarks count towards `n_components`.
+    stored : whether the features of the inputs are stored. If not, the result has `RecomputedFeatures`.
     """
     X = as_inputs(X)
     rule = find_rule(rule, kernel, is_sparse(X))
@@ -79,7 +81,7 @@ def choose_basis(
             f"start is a basis for {len(start.F)} inputs, but X has {X.shape[0]} rows: pass the X "
             "for which start was chosen"
         )
-    builder = LocalBasisBuilder(kernel, X, capacity, tol, engine, start)
+    builder = LocalBasisBuilder(kernel, X, capacity, tol, engine, start, stored=stored)
     drive(rule, builder, rng)
     return builder.finish()
 

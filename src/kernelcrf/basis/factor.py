@@ -35,6 +35,7 @@ float32 inputs need `ROWS n` more numbers per thread. `WIDE` and `PANEL` are con
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -56,7 +57,7 @@ class Basis:
 
     landmarks : the landmarks, one per row.
     R : the lower triangular Cholesky factor of the kernel matrix of the landmarks, K_BB = R R'.
-    F : the features, with one row per input and one column per landmark.
+    F : the features, with one row per input and one column per landmark: an array or `RecomputedFeatures`.
     residual : for each input x, k(x, x) - |F_x|^2.
     indices : for each landmark, its row among the inputs; None if some landmark is not an input.
     trace : the sum of k(x, x) over the inputs.
@@ -64,7 +65,7 @@ class Basis:
 
     landmarks: Inputs
     R: Array
-    F: Array
+    F: Any
     residual: Floats
     indices: Places | None
     trace: float

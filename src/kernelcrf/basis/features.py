@@ -23,6 +23,7 @@ from kernelcrf.basis.builder import Rule
 from kernelcrf.basis.choice import choose_basis
 from kernelcrf.basis.factor import Basis, row_blocks
 from kernelcrf.basis.panels import Panels
+from kernelcrf.basis.recomputed_features import FeatureRows, RecomputedFeatures
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 
@@ -87,6 +88,10 @@ class WhitenedMap:
         engine.map(lambda rows: panels.fill(X[rows], F[rows]), row_blocks(X.shape[0]))
         return F
 
+    def recompute(self, X: Inputs) -> RecomputedFeatures:
+        """Return the features of any inputs, which are computed each time they are needed."""
+        return RecomputedFeatures(self.kernel, self.landmarks, self.R, check_columns(X, self.landmarks.shape[1]))
+
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
         """Return a pair, from which `from_arrays` makes the map again: a dict for JSON, and a dict of named arrays."""
         config = {"map": "whitened", "kernel": self.kernel.to_config(), "sparse": is_sparse(self.landmarks)}
@@ -122,12 +127,12 @@ def from_arrays(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> Featu
 class Features:
     """A feature map, and the features of the inputs from which its landmarks were chosen.
 
-    F : the features, one row per input.
+    F : the features, one row per input; they are stored, or `RecomputedFeatures`.
     basis : the landmarks and residuals; None for the linear kernel.
     """
 
     map: FeatureMap
-    F: Inputs
+    F: FeatureRows
     basis: Basis | None
 
 
@@ -141,6 +146,7 @@ def make_features(
     random_state: Seed = None,
     engine: LocalEngine = LocalEngine(),  # noqa: B008  -- a frozen value
     start: Basis | None = None,
+    stored: bool = True,
 ) -> Features:
     """Choose landmarks, and compute the features of the distinct inputs X (for the linear kernel, X itself).
 
@@ -150,7 +156,9 @@ def make_features(
     X = as_inputs(X)
     if kernel.is_linear:
         return Features(PrimalMap(X.shape[1]), X, None)
-    basis = choose_basis(kernel, X, n_components, rule, tol=tol, random_state=random_state, engine=engine, start=start)
+    basis = choose_basis(
+        kernel, X, n_components, rule, tol=tol, random_state=random_state, engine=engine, start=start, stored=stored
+    )
     return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
 
 
@@ -162,6 +170,8 @@ def features_of(
     random_state: Seed,
     engine: LocalEngine,
     start: Basis | None = None,
+    *,
+    stored: bool = True,
 ) -> Features:
     """Return features of the distinct inputs X, with one feature per landmark.
 
@@ -170,7 +180,9 @@ def features_of(
     """
     if start is None and (n_components is None or n_components >= X.shape[0]):
         n_components, rule = None, "exact"
-    features = make_features(kernel, X, n_components, rule, random_state=random_state, engine=engine, start=start)
+    features = make_features(
+        kernel, X, n_components, rule, random_state=random_state, engine=engine, start=start, stored=stored
+    )
     if X.shape[0] and features.basis is not None and not features.basis.n:
         raise zero_kernel(kernel)
     return features

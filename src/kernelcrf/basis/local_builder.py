@@ -6,8 +6,9 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs, Places
 from kernelcrf.basis.builder import BasisBuilder, Rows
-from kernelcrf.basis.factor import Basis, check_diagonal, row_blocks
+from kernelcrf.basis.factor import Basis, check_diagonal, row_blocks, stack
 from kernelcrf.basis.panels import Panels, in_double
+from kernelcrf.basis.recomputed_features import FeatureRows, RecomputedFeatures, compute_rows
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 
@@ -16,16 +17,21 @@ class InputRows(Rows):
     """Inputs X in the memory of this process, one per row.
 
     diagonal : k(x, x) of each input x.
-    F : the features F_x for the landmarks chosen so far, one row per input, with memory for `capacity` columns.
+    F : the features F_x for the landmarks chosen so far, one row per input, with memory for `capacity` columns. None if
+        features are not stored: they are then computed again, block by block, for each new batch of landmarks.
     residual : k(x, x) - |F_x|^2 of each input x.
     """
 
-    def __init__(self, kernel: InputKernel, X: Inputs, capacity: int, engine: LocalEngine) -> None:
+    def __init__(
+        self, kernel: InputKernel, X: Inputs, capacity: int, engine: LocalEngine, *, stored: bool = True
+    ) -> None:
         self.X, self.engine, self._blocks = X, engine, row_blocks(X.shape[0])
         diagonals = engine.map(lambda rows: kernel.diagonal(in_double(X[rows])), self._blocks)
         self.diagonal = np.concatenate([np.empty(0), *diagonals])
         check_diagonal(kernel, self.diagonal)
-        self.F = np.empty((X.shape[0], capacity), X.dtype)
+        self.F = np.empty((X.shape[0], capacity), X.dtype) if stored else None
+        # The panels of all landmarks, if features are not stored.
+        self._panels_of_all: Panels | None = None
         self.residual = self.diagonal.copy()
 
     @property
@@ -39,8 +45,14 @@ class InputRows(Rows):
     def inputs(self, indices: Places | None = None) -> Inputs:
         return self.X if indices is None else self.X[indices]
 
-    def features(self, indices: Places, n: int) -> Array:
-        return self.F[indices, :n]
+    def features(self, indices: Places | slice, n: int) -> Array:
+        if self.F is not None:
+            return self.F[indices, :n]
+        X, panels = self.X[indices], self._panels_of_all
+        F = np.empty((X.shape[0], 0 if panels is None else len(panels.R)))
+        if panels is not None:
+            panels.fill(X, F)
+        return F[:, :n]
 
     def residuals(self, indices: Places | None = None) -> Floats:
         return self.residual.copy() if indices is None else self.residual[indices]
@@ -61,8 +73,20 @@ class InputRows(Rows):
         self.residual[indices] = 0.0
 
     def extend(self, panels: Panels) -> Floats:
+        if self.F is None:
+            earlier = self._panels_of_all
+            if earlier is not None:
+                atoms = stack([earlier.atoms[: panels.start], panels.atoms])
+                self._panels_of_all = Panels.of(panels.kernel, atoms, panels.R, 0)
+            else:
+                self._panels_of_all = panels
+
         def fill(rows: slice) -> Floats:
-            new, residual = panels.fill(self.X[rows], self.F[rows]), self.residual[rows]
+            if self.F is None:
+                new = self.features(rows, len(panels.R))[:, panels.start :]
+            else:
+                new = panels.fill(self.X[rows], self.F[rows])
+            residual = self.residual[rows]
             residual -= np.einsum("ij,ij->i", new, new)
             np.maximum(residual, 0.0, out=residual)
             return np.asarray(np.einsum("ij,ij->j", new, new))
@@ -70,17 +94,21 @@ class InputRows(Rows):
         return np.asarray(np.sum(self.engine.map(fill, self._blocks), axis=0))
 
     def refine(self, panels: Panels, kept: int) -> None:
+        self._panels_of_all = None if self.F is not None else panels
+
         def refine(rows: slice) -> None:
-            columns = np.empty((len(self.F[rows]), len(panels.R)))
-            panels.fill(self.X[rows], columns)
-            self.F[rows, kept : len(panels.R)] = columns[:, kept:]
+            X = self.X[rows]
+            columns = np.empty((X.shape[0], len(panels.R)))
+            panels.fill(X, columns)
+            if self.F is not None:
+                self.F[rows, kept : len(panels.R)] = columns[:, kept:]
             self.residual[rows] = _residual(self.diagonal[rows], columns)
 
         self.engine.map(refine, self._blocks)
 
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
         def measure(rows: slice) -> tuple[float, int]:
-            F, diagonal = self.F[rows, :n], self.diagonal[rows]
+            F, diagonal = self.features(rows, n), self.diagonal[rows]
             left = diagonal - np.einsum("ij,ij->i", F, F, dtype=np.float64)
             low = np.flatnonzero(left < -excess)
             sums = np.cumsum(np.square(F[low], dtype=np.float64), axis=1)
@@ -92,28 +120,46 @@ class InputRows(Rows):
 
     def recompute(self, n: int) -> None:
         def recompute(rows: slice) -> None:
-            self.residual[rows] = _residual(self.diagonal[rows], self.F[rows, :n])
+            self.residual[rows] = _residual(self.diagonal[rows], self.features(rows, n))
 
         self.engine.map(recompute, self._blocks)
 
 
 class LocalBasisBuilder(InputRows, BasisBuilder):
-    """A basis to which landmarks are added, for the distinct inputs X; it may start from an earlier basis `start`."""
+    """A basis to which landmarks are added, for the distinct inputs X; it may start from an earlier basis `start`.
+
+    stored : whether features are stored; if not, they are computed each time they are needed.
+    """
 
     def __init__(
-        self, kernel: InputKernel, X: Inputs, capacity: int, tol: float, engine: LocalEngine, start: Basis | None = None
+        self,
+        kernel: InputKernel,
+        X: Inputs,
+        capacity: int,
+        tol: float,
+        engine: LocalEngine,
+        start: Basis | None = None,
+        *,
+        stored: bool = True,
     ) -> None:
-        InputRows.__init__(self, kernel, X, capacity, engine)
+        InputRows.__init__(self, kernel, X, capacity, engine, stored=stored)
         diagonal = float(self.diagonal.sum()), float(self.diagonal.max(initial=0.0))
         BasisBuilder.__init__(self, kernel, capacity, tol, engine, X.dtype, diagonal)
         if start is not None:
             self._continue_from(start)
-            self.F[:, : self.n] = start.F
+            if self.F is None:
+                self._panels_of_all = Panels.of(kernel, start.landmarks, start.R, 0)
+            else:
+                for rows in self._blocks:
+                    self.F[rows, : self.n] = compute_rows(start.F, rows)
             self.residual = start.residual.copy()
         self._accurate_from = self.remaining
 
-    def release(self) -> tuple[Array, Floats]:
+    def release(self) -> tuple[FeatureRows, Floats]:
         """Return the features and the residuals of all inputs, and free the memory of unused columns."""
+        if self.F is None:
+            R = self._R[: self.n, : self.n].copy()
+            return RecomputedFeatures(self.kernel, self.landmarks, R, self.X), self.residual
         if self.n < self.capacity:
             flat = self.F.reshape(-1)
             for rows in row_blocks(len(self.F)):

@@ -27,6 +27,7 @@ from kernelcrf.basis.factor import Basis, stack
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.basis.local_builder import InputRows, passed
 from kernelcrf.basis.panels import Panels
+from kernelcrf.basis.recomputed_features import FeatureRows
 from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, first, second
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
@@ -39,6 +40,7 @@ class DistributedBasisBuilder(BasisBuilder):
 
     X : for each part of the data, a handle to its distinct inputs.
     new_inputs : for each part, a handle to the indices of those inputs that do not occur in an earlier part.
+    stored : whether the workers store features; if not, they compute them each time they are needed.
     """
 
     def __init__(
@@ -49,9 +51,11 @@ class DistributedBasisBuilder(BasisBuilder):
         capacity: int,
         cluster: Cluster,
         start: Basis | None = None,
+        *,
+        stored: bool = True,
     ) -> None:
         self.cluster, self._X, self._new_inputs = cluster, X, new_inputs
-        self._parts = cluster.each(_new_rows, X, new_inputs, shared=(kernel, capacity))
+        self._parts = cluster.each(_new_rows, X, new_inputs, shared=(kernel, capacity, stored))
         facts = cluster.fetch(cluster.each(_facts, self._parts))
         self._offsets = np.concatenate([[0], np.cumsum([count for count, *_ in facts])]).astype(np.intp)
         self._left = [trace for _, trace, *_ in facts]
@@ -166,8 +170,9 @@ class DistributedBasisBuilder(BasisBuilder):
 # A worker calls the functions below with one part.
 
 
-def _new_rows(X: Inputs, indices: Places, kernel: InputKernel, capacity: int) -> InputRows:
-    return InputRows(kernel, X if len(indices) == X.shape[0] else X[indices], capacity, LocalEngine(1))
+def _new_rows(X: Inputs, indices: Places, kernel: InputKernel, capacity: int, stored: bool) -> InputRows:
+    new = X if len(indices) == X.shape[0] else X[indices]
+    return InputRows(kernel, new, capacity, LocalEngine(1), stored=stored)
 
 
 def _facts(rows: InputRows) -> tuple[int, float, float, DType]:
@@ -182,7 +187,8 @@ def _change(method: Function, rows: InputRows, *arguments: Value) -> tuple[tuple
     """
     rows = copy(rows)
     rows.residual = rows.residual.copy()
-    rows.F = rows.F if rows.F.flags.writeable else rows.F.copy()
+    if rows.F is not None and not rows.F.flags.writeable:
+        rows.F = rows.F.copy()
     result = method(rows, *arguments)
     return (result, rows.remaining), rows
 
@@ -196,12 +202,14 @@ def _largest(rows: InputRows, count: int) -> tuple[Places, Floats, float]:
     return places, rows.residual[places], others
 
 
-def _all_features(rows: InputRows, X: Inputs, indices: Places, basis: WhitenedMap) -> Array:
+def _all_features(rows: InputRows, X: Inputs, indices: Places, basis: WhitenedMap) -> FeatureRows:
     """Return the features of all inputs X of one part of the data.
 
-    `rows` has the features of the inputs X[indices]. The other inputs occur in an earlier part, and their features are
-    computed with the feature map `basis`.
+    `rows` has the features of the inputs X[indices], if they are stored. The other inputs occur in an earlier part, and
+    their features are computed with the feature map `basis`.
     """
+    if rows.F is None:
+        return basis.recompute(X)
     if len(indices) == X.shape[0]:
         return rows.F if rows.F.shape[1] == basis.n else np.ascontiguousarray(rows.F[:, : basis.n])
     F = np.empty((X.shape[0], basis.n), rows.F.dtype)

@@ -120,6 +120,9 @@ class Cluster(Protocol):
     def parts_of(self, n_bytes: int, most: int) -> int:
         """Return the number of parts, at most `most`, into which data of `n_bytes` bytes should be divided."""
 
+    def fits(self, n_bytes: int) -> bool:
+        """Return whether values of `n_bytes` bytes in total fit into the memory of the workers."""
+
     def fetch(self, handles: Sequence[Handle]) -> list[Value]:
         """Fetch the values of the handles from the workers, and return them as a list."""
 
@@ -127,5 +130,5 @@ class Cluster(Protocol):
         """Return a short description of the workers for progress messages, such as "3 workers"."""
 
 
-METHODS = ("each", "call", "sum", "reduce", "bundle", "load", "parts_of", "fetch", "status")
+METHODS = ("each", "call", "sum", "reduce", "bundle", "load", "parts_of", "fits", "fetch", "status")
 ENGINE = either(nothing, has_methods(*METHODS, text="a kernelcrf.distributed.DaskEngine"))

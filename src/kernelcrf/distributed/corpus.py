@@ -26,6 +26,7 @@ from kernelcrf.basis.features import FeatureMap, Features, PrimalMap, WhitenedMa
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.basis.panels import in_double
 from kernelcrf.basis.pivots import drive
+from kernelcrf.basis.recomputed_features import FeatureRows, RecomputedFeatures, compute_rows
 from kernelcrf.certificate import GRAM_ROWS, feature_products
 from kernelcrf.distributed.basis import DistributedBasisBuilder, find_new_inputs
 from kernelcrf.distributed.cluster import Cluster, Handle, Value, first, second
@@ -112,8 +113,19 @@ class DistributedSequences(Corpus):
     def n_inputs(self, term: Term) -> int:
         return sum(self.n_new_inputs)
 
+    def has_room(self, n_values: int) -> bool:
+        return self.cluster.fits(8 * n_values)
+
     def features(
-        self, term: Term, n: int | None, rule: str | Rule, seed: UserData, engine: LocalEngine, start: Basis | None
+        self,
+        term: Term,
+        n: int | None,
+        rule: str | Rule,
+        seed: UserData,
+        engine: LocalEngine,
+        start: Basis | None,
+        *,
+        stored: bool = True,
     ) -> Features:
         # The field F of the result is a list with one handle per part, or INPUTS.
         kernel = input_of(term)[1]
@@ -125,17 +137,19 @@ class DistributedSequences(Corpus):
         chosen = find_rule(rule, kernel, self.is_sparse)
         capacity = capacity_for(n, n_inputs, chosen, start)
         rng = np.random.default_rng(check_random_state(seed).randint(2**31, size=4))
-        builder = DistributedBasisBuilder(kernel, self.inputs, self.new_inputs, capacity, self.cluster, start)
+        builder = DistributedBasisBuilder(
+            kernel, self.inputs, self.new_inputs, capacity, self.cluster, start, stored=stored
+        )
         if not builder.remaining and start is None:
             raise zero_kernel(kernel)
         drive(chosen, builder, rng)
         basis = builder.finish()
         return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
 
-    def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
+    def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine, *, stored: bool = True) -> Features:
         if not isinstance(earlier, WhitenedMap):
             return Features(earlier, INPUTS, None)
-        F: Value = self.cluster.each(_transform, self.inputs, shared=(earlier,))
+        F: Value = self.cluster.each(_transform if stored else _recompute, self.inputs, shared=(earlier,))
         pairs = self.cluster.each(_residual_of_new, self.inputs, F, self.new_inputs, shared=(input_of(term)[1],))
         residual: Value = self.cluster.each(first, pairs)
         trace = float(self.cluster.sum(second, pairs))
@@ -240,7 +254,11 @@ def _transform(X: Inputs, map: FeatureMap) -> Inputs:
     return map.transform(X)
 
 
-def _residual_of_new(X: Inputs, F: Array, indices: Places, kernel: InputKernel) -> tuple[Floats, float]:
+def _recompute(X: Inputs, map: WhitenedMap) -> RecomputedFeatures:
+    return map.recompute(X)
+
+
+def _residual_of_new(X: Inputs, F: FeatureRows, indices: Places, kernel: InputKernel) -> tuple[Floats, float]:
     return residual_of(kernel, X[indices], F[indices])
 
 
@@ -264,8 +282,9 @@ def _largest(R: Floats) -> float:
     return float(np.abs(R).max(initial=0.0))
 
 
-def _subtract_span(F: Array, weights: Floats) -> Floats:
-    return -np.concatenate([np.empty((0, weights.shape[1])), *(F[rows] @ weights for rows in row_blocks(len(F)))])
+def _subtract_span(F: FeatureRows, weights: Floats) -> Floats:
+    products = [compute_rows(F, rows) @ weights for rows in row_blocks(len(F))]
+    return -np.concatenate([np.empty((0, weights.shape[1])), *products])
 
 
 def _add_products(ER: Floats, X: Inputs, others: Inputs, R: Floats, kernel: InputKernel) -> Floats:

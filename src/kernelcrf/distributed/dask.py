@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import operator
 import pickle
 import shutil
@@ -143,6 +144,9 @@ class DaskEngine(Cluster):
         memory = [limit // n_threads for n_threads, limit in workers if limit]
         by_memory = -(-PARTS_PER_MEMORY * n_bytes // min(memory)) if memory else 1
         return max(1, min(most, max(sum(n_threads for n_threads, _ in workers), by_memory)))
+
+    def fits(self, n_bytes: int) -> bool:
+        return self._shares_of_memory(n_bytes) <= MOST_MEMORY
 
     def load(self, sources: Sequence[Value]) -> list[Handle]:
         delayed = [source for source in sources if dask.is_dask_collection(source)]
@@ -372,15 +376,17 @@ class DaskEngine(Cluster):
             workers = client.scheduler_info(n_workers=-1)["workers"].values()
         return [(int(worker["nthreads"]), int(worker["memory_limit"] or 0)) for worker in workers]
 
+    def _shares_of_memory(self, n_bytes: int) -> float:
+        """Return which share of its memory the smallest worker needs for its part of `n_bytes`; 0 without limits."""
+        limits = [limit for _, limit in self._resources() if limit]
+        return n_bytes / len(limits) / min(limits) if limits else 0.0
+
     def _bundles_per_worker(self, n_bytes: int) -> int:
         """Return 1 if the data fit into memory; otherwise, all bundles that are in use at a time take 1/8 of it."""
-        limited = [(n_threads, limit) for n_threads, limit in self._resources() if limit]
-        if not limited:
+        if self.fits(n_bytes):
             return 1
-        share, memory = n_bytes / len(limited), min(limit for _, limit in limited)
-        if share <= MOST_MEMORY * memory:
-            return 1
-        return -(-int(BUNDLES_PER_MEMORY * max(n_threads for n_threads, _ in limited) * share) // memory)
+        n_threads = max(n_threads for n_threads, limit in self._resources() if limit)
+        return math.ceil(BUNDLES_PER_MEMORY * n_threads * self._shares_of_memory(n_bytes))
 
     def _wait(self, client: Client, handles: Sequence[Handle]) -> None:
         """Wait until all tasks are done or have failed; warn if all workers are paused because of their memory."""

@@ -17,7 +17,13 @@ from kernelcrf.basis.factor import stack
 from kernelcrf.distributed.cluster import Cluster
 from kernelcrf.distributed.corpus import DistributedSequences
 from kernelcrf.distributed.sources import RawSequences, load_rows
-from kernelcrf.distributed.training_data import DataSummary, current_cluster, gamma_by_scale, place_parts
+from kernelcrf.distributed.training_data import (
+    DataSummary,
+    current_cluster,
+    gamma_by_scale,
+    place_parts,
+    size_of_data,
+)
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.readers.missing_labels import UNKNOWN
@@ -47,7 +53,7 @@ def read_row_parts(
     engine: Cluster | None,
     *,
     owner: str,
-    n_components: Mapping[bool, int],
+    n_components: Mapping[bool, tuple[int, int]],
     classes: UserData,
     class_weight: UserData,
     earlier: tuple[RowReader, Array] | None = None,
@@ -55,7 +61,8 @@ def read_row_parts(
     """Load labelled rows on the workers in parts, and let the workers convert the parts to arrays.
 
     owner : the name of the estimator, for error messages.
-    n_components : a dict from False (for dense rows) and True (for sparse rows) to the expected number of features.
+    n_components : a dict from False (for dense rows) and True (for sparse rows) to the expected numbers of stored
+        features, if there is memory for all features and if there is not.
     earlier : for a warm start, the reader and the classes of the previous fit.
     """
     cluster = engine or current_cluster()
@@ -85,7 +92,7 @@ def read_row_parts(
     columns = None if summary.columns is None else object_array(summary.columns)
     reader = RowReader(owner, int(summary.n_features or 0), columns) if earlier is None else earlier[0]
     read = partial(_read, reader, found, class_weight)
-    n_bytes = summary.n_bytes(n_components[summary.is_sparse])
+    n_bytes = size_of_data(cluster, summary, n_components)
     parts = place_parts(cluster, read, raw, firsts, summary.tokens, n_bytes)
     data = DistributedSequences(cluster, parts, len(found), reader.n_features, summary.is_sparse)
     return TrainingRows(reader, found, data, partial(gamma_by_scale, data, weighted=True))

@@ -244,7 +244,7 @@ def read_parts(
     engine: Cluster | None,
     *,
     hash_features: int | None,
-    n_components: Mapping[bool, int],
+    n_components: Mapping[bool, tuple[int, int]],
     classes: Iterable[Hashable] | None,
     class_weight: UserData,
     constraints: UserData,
@@ -253,8 +253,9 @@ def read_parts(
 ) -> TrainingData:
     """Load the data on the workers in parts, and let the workers convert the parts to arrays.
 
-    n_components : a dict from False (for dense inputs) and True (for sparse inputs) to the expected number of features
-        per token. The more features, the smaller are the parts.
+    n_components : a dict from False (for dense inputs) and True (for sparse inputs) to the expected numbers of stored
+        features per token, if there is memory for all features and if there is not. The more features, the smaller are
+        the parts.
     inputs : the names of the inputs, each of which reads all data; empty if there is one input without a name.
     earlier : if this fit continues an earlier fit, the readers that convert inputs and labels in that fit.
     """
@@ -287,11 +288,18 @@ def read_parts(
         reader = add_names(before, sorted(summary.names))
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
     read = partial(_read, reader, labels, legal, class_weight)
-    n_bytes = summary.n_bytes(n_components[summary.is_sparse])
+    n_bytes = size_of_data(cluster, summary, n_components)
     parts = place_parts(cluster, read, raw, firsts, summary.tokens, n_bytes)
     data = DistributedSequences(cluster, parts, len(labels.classes), reader.n_features, summary.is_sparse, legal)
     named = InputsReader.of_whole(reader, inputs) if inputs else reader
     return TrainingData(named, labels, legal, data, lambda _: gamma_by_scale(data))
+
+
+def size_of_data(cluster: Cluster, summary: DataSummary, n_components: Mapping[bool, tuple[int, int]]) -> int:
+    """Return how many bytes the data need with the features that a fit will store; see `read_parts`."""
+    usual, least = n_components[summary.is_sparse]
+    n_bytes = summary.n_bytes(usual)
+    return n_bytes if cluster.fits(n_bytes) else summary.n_bytes(least)
 
 
 def place_parts(

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from kernelcrf.arrays import Array, Arrays, Config, Inputs
-from kernelcrf.basis.landmarks import N_COMPONENTS, NumberOrLandmarks, number_and_rule
+from kernelcrf.basis.landmarks import N_COMPONENTS, NumberOrLandmarks, read_landmarks
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.inheritance import check_prior, check_warm_start, specify
@@ -461,13 +461,12 @@ class InputEstimator(Estimator[Model]):
 
     @property
     def _searches(self) -> dict[str, bool]:
-        adding = any(number_and_rule(one.n_components)[0] == AUTO for one in self._named_inputs.values())
-        return super()._searches | {"n_components": number_and_rule(self.n_components)[0] == AUTO, "inputs": adding}
+        adding = any(read_landmarks(one.n_components).n == AUTO for one in self._named_inputs.values())
+        return super()._searches | {"n_components": read_landmarks(self.n_components).n == AUTO, "inputs": adding}
 
     def _settings(self, seed: int) -> Settings:
-        n_components, rule = number_and_rule(self.n_components)
-        of_inputs = {name: number_and_rule(one.n_components) for name, one in self._named_inputs.items()}
-        return replace(super()._settings(seed), n_components=n_components, rule=rule, of_inputs=of_inputs)
+        of_inputs = {name: read_landmarks(one.n_components) for name, one in self._named_inputs.items()}
+        return replace(super()._settings(seed), landmarks=read_landmarks(self.n_components), of_inputs=of_inputs)
 
     def _check_combinations(self) -> None:
         super()._check_combinations()

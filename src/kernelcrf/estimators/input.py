@@ -10,10 +10,12 @@ from typing import Annotated, Any
 from kernelcrf.arrays import Config
 from kernelcrf.basis.landmarks import (
     N_COMPONENTS,
+    RECOMPUTED,
+    STORED,
     NumberOrLandmarks,
     landmarks_from_config,
     landmarks_to_config,
-    number_and_rule,
+    read_landmarks,
 )
 from kernelcrf.estimators.parameters import GAMMA, ValidatedEstimator, declared_parameters
 from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel
@@ -113,12 +115,16 @@ class Input(ValidatedEstimator):
         """Return whether the input reads all columns of whole sequences, not only an entry or some columns."""
         return self.of is None and self.columns is None
 
-    def expected_features(self, *, sparse: bool) -> int:
-        """Return the likely number of kernel features of a token, without those of the linear kernel."""
+    def expected_features(self, *, sparse: bool) -> tuple[int, int]:
+        """Return the likely number of stored features of a token, without those of the linear kernel, as two numbers.
+
+        The first number holds if there is memory for all features, the second if there is not.
+        """
         if InputKernel(resolve_kernel(self.kernel, sparse)).is_linear:
-            return 0
-        n = number_and_rule(self.n_components)[0]
-        return n if isinstance(n, int) else LIKELY_LANDMARKS
+            return 0, 0
+        landmarks = read_landmarks(self.n_components)
+        n = landmarks.n if isinstance(landmarks.n, int) else LIKELY_LANDMARKS
+        return n * (landmarks.features != RECOMPUTED), n * (landmarks.features == STORED)
 
     def to_config(self) -> Config:
         """Return the parameters as a dict that JSON can store; a kernel that is not a string becomes None."""

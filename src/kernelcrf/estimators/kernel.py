@@ -132,13 +132,15 @@ class KernelEstimator(InputEstimator[Chained]):
         names = self.inputs if isinstance(reader, InputsReader) else [TOKENS]
         return [name for name in names if not reader.is_sparse(name)]
 
-    def _expected_features(self) -> dict[bool, int]:
-        """Return the likely number of kernel features per token, which determines how data are divided on a cluster.
+    def _expected_features(self) -> dict[bool, tuple[int, int]]:
+        """Return the likely numbers of stored features per token, which determine how data are divided on a cluster.
 
-        The result is a dict with the key False for dense inputs and True for sparse inputs.
+        The result is a dict with the key False for dense inputs and True for sparse inputs. Its values are the sums of
+        `Input.expected_features` over all inputs.
         """
         inputs = list(self._named_inputs.values()) or [Input(self.kernel, n_components=self.n_components)]
-        return {sparse: sum(one.expected_features(sparse=sparse) for one in inputs) for sparse in (False, True)}
+        expected = {sparse: [one.expected_features(sparse=sparse) for one in inputs] for sparse in (False, True)}
+        return {sparse: (sum(n for n, _ in pairs), sum(n for _, n in pairs)) for sparse, pairs in expected.items()}
 
     def _find_intercept(self, prior: Earlier | None, kernels: Collection[InputKernel]) -> tuple[bool, bool]:
         """Return a pair of flags: whether labels have constant scores, and whether first and last labels have scores.

@@ -219,7 +219,7 @@ class Checkpoint:
 
 def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> dict[str, Any]:
     """Return a dict that describes the data, settings and warm start of a fit; a checkpoint must have an equal dict."""
-    rule, terms = settings.rule, problem.terms
+    landmarks, terms = settings.landmarks, problem.terms
     stated = {
         **problem.corpus.digest(),
         "terms": [term.name for term in terms],
@@ -229,10 +229,10 @@ def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> 
         "penalty": {term.name: str(term.penalty) for term in terms if not term.penalty.is_smooth},
         "numbers of observed pairs": {term.name: term.pairs.size for term in terms if term.pairs is not None},
         "label_kernel": digest_value([_label_kernel_digest(term.k_y) for term in terms]),
-        "n_components": settings.n_components,
-        "pivots": _rule_text(rule),
+        "n_components": landmarks.n,
+        "pivots": _rule_text(landmarks.pivots),
         "start": None if start is None else digest_value(_start_digests(problem, start)),
-        "landmarks": {name: [n, _rule_text(rule)] for name, (n, rule) in settings.of_inputs.items()},
+        "landmarks": {name: [one.n, _rule_text(one.pivots)] for name, one in settings.of_inputs.items()},
     }
     if views := {term.name: digest_array(term.views.columns) for term in terms if term.views is not None}:
         stated["views"] = views

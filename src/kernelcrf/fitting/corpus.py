@@ -23,8 +23,10 @@ from kernelcrf.basis.factor import EXCESS, INDEFINITE, Basis, not_a_kernel, row_
 from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.basis.panels import in_double
+from kernelcrf.basis.recomputed_features import FeatureRows, compute_rows
 from kernelcrf.certificate import residual_products
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.engines.memory import memory_limit
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.partition import Partition, RowPartition
@@ -33,6 +35,8 @@ from kernelcrf.score.terms import Term
 
 # One of HELD_OUT samples is held out to choose C. If there are fewer than FEW samples, each of them is held out once.
 HELD_OUT, FEW = 5, 50
+# Features are stored if they need at most this share of the memory. A fit also holds inputs, scores and its model.
+STORED_SHARE = 0.5
 
 # Names of terms, in groups; the terms of a group share one prior variance C.
 Groups: TypeAlias = Sequence[Collection[str]]
@@ -71,16 +75,29 @@ class Corpus(ABC):
         """Return digests of all data on which the objective depends; a checkpoint uses them to recognise the data."""
 
     @abstractmethod
+    def has_room(self, n_values: int) -> bool:
+        """Return whether the place where the data are has enough memory to store this many numbers of features."""
+
+    @abstractmethod
     def features(
-        self, term: Term, n: int | None, rule: str | Rule, seed: Any, engine: LocalEngine, start: Basis | None
+        self,
+        term: Term,
+        n: int | None,
+        rule: str | Rule,
+        seed: Any,
+        engine: LocalEngine,
+        start: Basis | None,
+        *,
+        stored: bool = True,
     ) -> Features:
         """Choose n landmarks for a term, and return its features; if n is None, all distinct inputs become landmarks.
 
         start : an earlier basis to which landmarks are added, or None.
+        stored : whether features are stored; if not, they are computed each time they are needed.
         """
 
     @abstractmethod
-    def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
+    def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine, *, stored: bool = True) -> Features:
         """Apply the feature map of an earlier fit to the inputs of a term, and return their features."""
 
     @abstractmethod
@@ -244,16 +261,32 @@ class LocalCorpus(Corpus):
     def n_columns(self, name: str) -> int:
         return int(self.rows(name).shape[1])
 
+    def has_room(self, n_values: int) -> bool:
+        limit = memory_limit()
+        return limit is None or 8 * n_values <= STORED_SHARE * limit
+
     def features(
-        self, term: Term, n: int | None, rule: str | Rule, seed: Any, engine: LocalEngine, start: Basis | None
+        self,
+        term: Term,
+        n: int | None,
+        rule: str | Rule,
+        seed: Any,
+        engine: LocalEngine,
+        start: Basis | None,
+        *,
+        stored: bool = True,
     ) -> CliqueFeatures:
         distinct_rows, kernel = self.distinct_rows(term), input_of(term)[1]
-        made = features_of(kernel, distinct_rows.inputs, n, rule, seed, engine, start)
+        made = features_of(kernel, distinct_rows.inputs, n, rule, seed, engine, start, stored=stored)
         return CliqueFeatures(made.map, made.F, made.basis, distinct_rows)
 
-    def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> CliqueFeatures:
+    def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine, *, stored: bool = True) -> CliqueFeatures:
         distinct_rows = self.distinct_rows(term)
-        F, basis = earlier.transform(distinct_rows.inputs, engine), None
+        basis = None
+        if stored or not isinstance(earlier, WhitenedMap):
+            F: FeatureRows = earlier.transform(distinct_rows.inputs, engine)
+        else:
+            F = earlier.recompute(distinct_rows.inputs)
         if isinstance(earlier, WhitenedMap):
             residual, trace = residual_of(input_of(term)[1], distinct_rows.inputs, F)
             basis = Basis(earlier.landmarks, earlier.R, F, residual, None, trace)
@@ -326,14 +359,16 @@ def size_of(largest: float) -> float:
     return float(2.0 ** (np.frexp(largest)[1] - 1)) if 0 < largest < np.inf else 1.0
 
 
-def residual_of(kernel: InputKernel, X: Inputs, F: Inputs) -> tuple[Floats, float]:
+def residual_of(kernel: InputKernel, X: Inputs, F: FeatureRows) -> tuple[Floats, float]:
     """Return the residual k(x, x) - |F_x|^2 of each input x, and the sum of k(x, x) over all inputs.
 
     F_x is the row of the features F that belongs to x. Raise ValueError if rounding errors have made a residual clearly
     negative: |F_x|^2 is then too large, and the norm of a function with given values too small.
     """
-    diagonal = np.concatenate([np.empty(0), *(kernel.diagonal(in_double(X[rows])) for rows in row_blocks(X.shape[0]))])
-    residual = diagonal - np.einsum("un,un->u", F, F, dtype=np.float64)
+    blocks = row_blocks(X.shape[0])
+    diagonal = np.concatenate([np.empty(0), *(kernel.diagonal(in_double(X[rows])) for rows in blocks)])
+    squares = [np.einsum("un,un->u", *2 * (compute_rows(F, rows),), dtype=np.float64) for rows in blocks]
+    residual = diagonal - np.concatenate([np.empty(0), *squares])
     excess = EXCESS[F.dtype] * float(diagonal.max(initial=0.0))
     if residual.min(initial=0.0) < -excess:
         row = int(residual.argmin())

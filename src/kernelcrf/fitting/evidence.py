@@ -243,7 +243,7 @@ def choose_kernel(
     results = [minimize(evaluate, start, jac=True, method="L-BFGS-B", bounds=box, options=options) for start in starts]
     best = min(results, key=lambda result: float(result.fun))
     # The first kernel may have been so smooth that it has fewer landmarks than the settings ask for.
-    last = replace(fixed, n_components=settings.n_components, of_inputs=settings.of_inputs)
+    last = replace(fixed, landmarks=settings.landmarks, of_inputs=settings.of_inputs)
     return fit_at(best.x, fixed if settings.adds_landmarks else last), bool(best.success)
 
 

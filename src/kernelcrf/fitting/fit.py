@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from kernelcrf.arrays import Floats
-from kernelcrf.basis.builder import Rule
 from kernelcrf.basis.features import FeatureMap, Features
+from kernelcrf.basis.landmarks import AUTO, STORED, Landmarks
 from kernelcrf.basis.pivots import Gradient
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
@@ -43,10 +43,9 @@ IN_SPAN_SHARE = 0.25
 class Settings:
     """Settings of the choice of landmarks and of the solver.
 
-    n_components : number of landmarks of each kernel. None uses every distinct input; "auto" adds landmarks until the
-        gap is at most `tol`.
-    rule : the rule that chooses the landmarks.
-    of_inputs : for inputs that have a name, a dict from the name to the number of landmarks and the rule.
+    landmarks : the number of landmarks of each kernel, the rule that chooses them, and whether features are stored. The
+        number None uses every distinct input; "auto" adds landmarks until the gap is at most `tol`.
+    of_inputs : for inputs that have a name, a dict from the name to the same options.
     tol : relative certified gap to reach. It is the gap to the optimum in the span of the landmarks or, for
         n_components="auto", to the optimum among all functions of the kernels.
     certify_full : whether to compute gap_full, which needs the whole kernel matrix. n_components="auto" always
@@ -58,9 +57,8 @@ class Settings:
     callback : a function that is called at every iteration with the history so far, or None.
     """
 
-    n_components: int | str | None = None
-    rule: str | Rule = "auto"
-    of_inputs: Mapping[str, tuple[int | str | None, str | Rule]] = field(default_factory=dict)
+    landmarks: Landmarks = Landmarks(None)  # noqa: RUF009  -- a frozen value
+    of_inputs: Mapping[str, Landmarks] = field(default_factory=dict)
     solver: str | Solver | Restarts = "auto"
     tol: float = 1e-4
     max_iter: int | StoppingRule = 1000
@@ -69,19 +67,19 @@ class Settings:
     engine: LocalEngine = field(default_factory=LocalEngine)
     callback: Callback = None
 
-    def landmarks(self, term: Term) -> tuple[int | str | None, str | Rule]:
-        """Return the number of landmarks of a term, and the rule that chooses them."""
-        return self.of_inputs.get(input_name(term.name) or "", (self.n_components, self.rule))
+    def landmarks_of(self, term: Term) -> Landmarks:
+        """Return the number of landmarks of a term, the rule that chooses them, and whether features are stored."""
+        return self.of_inputs.get(input_name(term.name) or "", self.landmarks)
 
     def with_numbers(self, change: Callable[[int | str | None], int | str | None]) -> Settings:
         """Return settings in which each number of landmarks is replaced by the result of `change`."""
-        of_inputs = {name: (change(n), rule) for name, (n, rule) in self.of_inputs.items()}
-        return replace(self, n_components=change(self.n_components), of_inputs=of_inputs)
+        of_inputs = {name: replace(one, n=change(one.n)) for name, one in self.of_inputs.items()}
+        return replace(self, landmarks=replace(self.landmarks, n=change(self.landmarks.n)), of_inputs=of_inputs)
 
     @property
     def adds_landmarks(self) -> bool:
         """Return whether landmarks are added until the gap is at most `tol`."""
-        return "auto" in (self.n_components, *(n for n, _ in self.of_inputs.values()))
+        return "auto" in (self.landmarks.n, *(one.n for one in self.of_inputs.values()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,27 +154,50 @@ def choose_features(problem: Problem, settings: Settings, start: Start | None = 
     """Return the features of the terms that have inputs; choose landmarks for terms that have no map in `start`."""
     features: dict[str, Features] = {}
     corpus, maps = problem.corpus, {} if start is None else start.maps
+    stored = _stored(problem, settings, {name: one.n for name, one in maps.items()})
     for terms in sharing_inputs(problem.terms):
-        n, rule = settings.landmarks(terms[0])
+        landmarks, is_stored = settings.landmarks_of(terms[0]), stored[terms[0].name]
+        n, rule = landmarks.n, landmarks.pivots
         earlier = next((maps[term.name] for term in terms if term.name in maps), None)
         if earlier is None:
             if isinstance(n, str):
                 raise ValueError(
                     f"n_components={n!r}: expected the number of landmarks, None for all inputs, or 'auto'"
                 )
-            of_group = corpus.features(terms[0], n, rule, settings.random_state, settings.engine, None)
+            of_group = corpus.features(
+                terms[0], n, rule, settings.random_state, settings.engine, None, stored=is_stored
+            )
         else:
-            of_group = corpus.apply_map(terms[0], earlier, settings.engine)
+            of_group = corpus.apply_map(terms[0], earlier, settings.engine, stored=is_stored)
             if start is not None and start.extend and of_group.basis is not None:
                 most = of_group.map.n + corpus.n_inputs(terms[0])
                 wanted = most if n is None else of_group.map.n if isinstance(n, str) else n
                 if wanted > of_group.map.n:
-                    chosen = "random" if n is None else rule
+                    chosen, basis = "random" if n is None else rule, of_group.basis
                     of_group = corpus.features(
-                        terms[0], wanted, chosen, settings.random_state, settings.engine, of_group.basis
+                        terms[0], wanted, chosen, settings.random_state, settings.engine, basis, stored=is_stored
                     )
         features |= {term.name: of_group for term in terms}
     return features
+
+
+def _stored(problem: Problem, settings: Settings, known: Mapping[str, int]) -> dict[str, bool]:
+    """Return a dict from the first term of each group with the same inputs to a flag: whether its features are stored.
+
+    Unless the settings decide, the features of all groups are stored if there is room for all of them.
+
+    known : a dict from names of terms to their numbers of landmarks, if these are known already.
+    """
+    corpus, total, asked = problem.corpus, 0, dict[str, str]()
+    for terms in sharing_inputs(problem.terms):
+        name, landmarks = terms[0].name, settings.landmarks_of(terms[0])
+        asked[name] = STORED if input_of(terms[0])[1].is_linear else landmarks.features
+        if asked[name] == AUTO:
+            n_inputs = corpus.n_inputs(terms[0])
+            n = max((known[term.name] for term in terms if term.name in known), default=0)
+            total += n_inputs * (n or (landmarks.n if isinstance(landmarks.n, int) else n_inputs))
+    has_room = AUTO not in asked.values() or corpus.has_room(total)
+    return {name: value == STORED or (value == AUTO and has_room) for name, value in asked.items()}
 
 
 def solve(
@@ -264,7 +285,7 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
     kernels = [
         terms
         for terms in sharing_inputs(problem.terms)
-        if settings.landmarks(terms[0])[0] == "auto" and not input_of(terms[0])[1].is_linear
+        if settings.landmarks_of(terms[0]).n == "auto" and not input_of(terms[0])[1].is_linear
     ]
     groups, corpus = {terms[0].name: terms for terms in kernels}, problem.corpus
     earlier = {} if start is None or not start.extend else {name: one.n for name, one in start.maps.items()}
@@ -286,7 +307,10 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
         for name in growing:
             basis, rule = features[name].basis, Gradient(gap.scores[name])
             n = min(2 * sizes[name], most[name])
-            of_group = corpus.features(groups[name][0], n, rule, settings.random_state, settings.engine, basis)
+            stored = _stored(problem, settings, {name: n})[name]
+            of_group = corpus.features(
+                groups[name][0], n, rule, settings.random_state, settings.engine, basis, stored=stored
+            )
             features |= {other.name: of_group for other in groups[name]}
         if all(features[name].map.n == sizes[name] for name in growing):
             return replace(fitted, certificate=_in_whole_space(fitted, gap.value, reached))

@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernelcrf.arrays import Flags, Floats
-from kernelcrf.basis.panels import in_double
 from kernelcrf.fitting.laplace import MOST_EXACT, FactoredPosterior, hessian, prior_scale
 from kernelcrf.fitting.left_out import LeftOut, dual_norm, gradient_rounding, left_out, partition_of
 from kernelcrf.objective import Evaluation, Objective
@@ -196,7 +195,7 @@ def _in_double(objective: Objective) -> Objective:
     partitions = []
     for k in range(len(objective.partitions)):
         partition = partition_of(objective, k)
-        features = {name: replace(one, F=in_double(one.F)) for name, one in partition.features.items()}
+        features = {name: one.in_double() for name, one in partition.features.items()}
         partitions.append(replace(partition, features=features))
     return replace(objective, partitions=partitions)
 

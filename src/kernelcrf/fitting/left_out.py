@@ -30,7 +30,6 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.labels import LabelMap
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.score.features import TokenFeatures
 from kernelcrf.score.layout import Layout
 
 # A relative error that covers the rounding of norms, and a factor of the rounding errors of sums.
@@ -131,7 +130,7 @@ def widths(layout: Layout, partition: ChainPartition) -> Floats:
         distance = term.C * _label_distance(term.k_y)
         norms = np.ones(partition.n_nodes)
         if term.name in partition.features:
-            norms = _squared_norms(partition.features[term.name])
+            norms = partition.features[term.name].squared_norms()
         squares += distance * norms * term.kind.covers(chains)
     return (1 + CLOSE) * _sum_tokens(np.sqrt(squares), chains)
 
@@ -139,13 +138,6 @@ def widths(layout: Layout, partition: ChainPartition) -> Floats:
 def dual_norm(layout: Layout, gradient: Floats) -> float:
     """Return |gradient|_D, the square root of the sum over terms of C |gradient of the term|^2."""
     return float(np.sqrt(sum(layout.squared_dual_norms(gradient).values())))
-
-
-def _squared_norms(features: TokenFeatures) -> Floats:
-    F = features.F
-    squares = F.power(2) if features.is_sparse else np.square(F)
-    norms = np.asarray(squares.sum(axis=1)).ravel()
-    return norms if features.index is None else norms[features.index]
 
 
 def _label_distance(k_y: LabelMap) -> float:

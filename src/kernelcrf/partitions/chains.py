@@ -11,17 +11,22 @@ of the labels at token t, and w_t of the transitions from token t - 1 to token t
 with respect to the weights.
 
 If features are dense and inputs are distinct, the data are divided into several partitions for threads.
+
+Features that are not stored are F_t = R^-1 k_t, where k_t are the kernel values of token t with the landmarks, and R is
+the factor of `basis.recomputed_features`. The kernel values of a block of sequences are computed once per pass: the
+block is a partition with the features k_t and the weights R^-T W, whose gradient is multiplied by R^-1 in the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from kernelcrf.arrays import Array, Flags, Floats, Ints, Labels, Places
+from kernelcrf.basis.recomputed_features import RecomputedFeatures, rows_of_block
 from kernelcrf.graphs.structure import EDGE, Chains, Legal
 from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.chain import edge_marginals, entropy, labelling_scores, log_partition
@@ -33,7 +38,7 @@ from kernelcrf.partitions.fused_chains import MOST_INPUTS, ChainResiduals, Fused
 from kernelcrf.partitions.partition import PartitionState, RowPartition, Sums
 from kernelcrf.partitions.softmax import Softmax
 from kernelcrf.score.cliques import STEPS
-from kernelcrf.score.features import TokenFeatures
+from kernelcrf.score.features import RecomputedTokenFeatures, TokenFeatures
 from kernelcrf.score.layout import Layout
 from kernelcrf.score.score import Score, add_base
 from kernelcrf.score.tables import ChainScores, Steps
@@ -148,10 +153,9 @@ class ChainPartition(RowPartition):
         features = [self.features[term.name] for term in terms]
         if not 1 <= len(terms) <= MOST_INPUTS or not all(term.kind.is_token for term in terms):
             return None
-        if any(
-            columns.is_sparse or columns.index is not None or columns.views > 1 or not columns.F.flags.c_contiguous
-            for columns in features
-        ):
+        if not all(columns.is_stored and not columns.is_sparse and columns.index is None for columns in features):
+            return None
+        if not all(columns.views == 1 and columns.F.flags.c_contiguous for columns in features):
             return None
         if self.n_nodes == 0 or self.base is not None or len({columns.F.dtype for columns in features}) > 1:
             return None
@@ -163,11 +167,51 @@ class ChainPartition(RowPartition):
         )
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
+        if self._is_recomputed and not curvature:
+            return self._evaluate_blocks(layout, theta)
         fused = self._fused(layout)
         result = fused.evaluate(theta, "messages" if curvature else "residuals") if fused else None
         if result is not None:
             return result
         return self.evaluate_at(layout, self._all_scores(layout, theta, n_jobs), n_jobs, curvature=curvature)
+
+    @property
+    def _is_recomputed(self) -> bool:
+        """Return whether some features are not stored, and each token has a row of them of its own."""
+        computed = [features for features in self.features.values() if not features.is_stored]
+        return self.n_nodes > 0 and len(computed) > 0 and all(features.index is None for features in computed)
+
+    def _evaluate_blocks(self, layout: Layout, theta: Floats) -> tuple[Sums, PartitionState]:
+        """Return the result of `evaluate` for features that are not stored, of which one block is in memory at a time.
+
+        The kernel values of a block are computed once, for both scores and gradient.
+        """
+        computed = {name: one.F for name, one in self.features.items() if isinstance(one.F, RecomputedFeatures)}
+        weights = layout.split(theta)
+        folded = layout.join(weights | {name: F.fold(weights[name]) for name, F in computed.items()})
+        runs = list(self.chains.runs(rows_of_block(max(F.shape[1] for F in computed.values()))))
+        longest = max(int(self.chains.offsets[high] - self.chains.offsets[low]) for low, high in runs)
+        # Terms that share features share their rows.
+        shared = {id(one.F): one for one in self.features.values() if isinstance(one, RecomputedTokenFeatures)}
+        fills = {
+            key: (one.F.computed_rows(), np.empty((longest * one.views, one.F.shape[1]))) for key, one in shared.items()
+        }
+        others = replace(self, features={name: one for name, one in self.features.items() if name not in computed})
+        total, states = None, list[PartitionState]()
+        for low, high in runs:
+            nodes = slice(*self.chains.offsets[[low, high]].tolist())
+            rows = {key: shared[key].computed(nodes, *fills[key]) for key in shared}
+            block = others.part(low, high)
+            features = {
+                name: rows[id(computed[name])] if name in computed else block.features[name] for name in self.features
+            }
+            sums, state = replace(block, features=features).evaluate(layout, folded, 1, curvature=False)
+            total = sums if total is None else total + sums
+            states.append(state)
+        assert total is not None
+        gradients = layout.split(total.gradient)
+        gradient = layout.join(gradients | {name: F.unfold(gradients[name]) for name, F in computed.items()})
+        return Sums(total.loss, gradient), _join_states(states)
 
     def _all_scores(self, layout: Layout, theta: Floats, n_jobs: int) -> ChainScores:
         """Return the scores for the parameters theta, with base scores and constraints."""
@@ -404,7 +448,7 @@ class ChainPartition(RowPartition):
 
         Return the index of the first sequence of each block, and at the end the number of all sequences.
         """
-        row_bytes = sum(features.F.shape[1] * features.F.itemsize for features in self.features.values())
+        row_bytes = sum(features.F.shape[1] * features.F.dtype.itemsize for features in self.features.values())
         runs = self.chains.runs(max(BLOCK_BYTES // max(row_bytes, 1), LEAST_BLOCK_NODES))
         return np.array([low for low, _ in runs] + [self.chains.n_samples])
 
@@ -437,6 +481,18 @@ class ChainPartition(RowPartition):
         enough = LEAST_PRODUCTS // (width * self.n_labels)
         n_nodes = max(-(-self.chains.n_nodes // MOST_PARTITIONS), LEAST_NODES, enough)
         return [self.part(low, high) for low, high in self.chains.runs(n_nodes)]
+
+
+def _join_states(states: Sequence[PartitionState]) -> PartitionState:
+    """Return the state of a partition, given the states of blocks of its sequences."""
+    scores, residuals = [state.scores for state in states], [state.residuals for state in states]
+    tied = scores[0].w.ndim == 2
+    w = scores[0].w if tied else np.concatenate([one.w for one in scores])
+    q = sum(one.q for one in residuals) if tied else np.concatenate([one.q for one in residuals])
+    r, nodes = (np.concatenate([getattr(one, name) for one in residuals]) for name in ("r", "nodes"))
+    loss = sum(one.loss for one in residuals)
+    s = np.concatenate([one.s for one in scores])
+    return PartitionState(ChainScores(s, w), ChainResiduals(loss, r, np.asarray(q), nodes, None))
 
 
 def _largest(scores: Array, axis: tuple[int, ...]) -> Array:

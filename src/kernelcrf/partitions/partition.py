@@ -165,7 +165,7 @@ class RowPartition(Partition, Protocol):
 
     @property
     def precision(self) -> DType:
-        dtypes = [features.F.dtype for features in self.features.values()]
+        dtypes = [features.precision for features in self.features.values()]
         return min(dtypes, key=lambda dtype: dtype.itemsize, default=np.dtype(np.float64))
 
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:

@@ -7,15 +7,18 @@ tokens with equal inputs are added up.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Floats, Inputs, Places, is_sparse
+from kernelcrf.arrays import Array, DType, Floats, Inputs, Places, is_sparse
 from kernelcrf.basis.distinct_inputs import Distinct, add_rows
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.pairs import Pairs
+from kernelcrf.basis.panels import in_double
+from kernelcrf.basis.recomputed_features import FeatureRows, RecomputedFeatures
 from kernelcrf.engines.local import LocalEngine
 
 ROWS = 4096
@@ -37,17 +40,31 @@ class TokenFeatures:
     views: int = 1
 
     @classmethod
-    def of(cls, inputs: Distinct, F: Inputs) -> TokenFeatures:
+    def of(cls, inputs: Distinct, F: FeatureRows) -> TokenFeatures:
         """Return the features of tokens, given the features F of the distinct inputs.
 
         If many tokens have equal inputs, F is stored with an index. Otherwise, F is expanded to one row per token.
         """
-        return cls(F, inputs.index) if inputs.U < INDEX_BELOW * inputs.N else cls(inputs.expand(F))
+        if cls is TokenFeatures and isinstance(F, RecomputedFeatures):
+            return RecomputedTokenFeatures.of(inputs, F)
+        rows: Inputs = F
+        return cls(rows, inputs.index) if inputs.U < INDEX_BELOW * inputs.N else cls(inputs.expand(rows))
 
     @property
     def is_sparse(self) -> bool:
         """Return whether the features are a sparse CSR matrix."""
         return is_sparse(self.F)
+
+    @property
+    def is_stored(self) -> bool:
+        """Return whether the features are in memory, and not computed each time they are needed."""
+        return True
+
+    @property
+    def precision(self) -> DType:
+        """Return the floating-point type that determines the rounding of scores."""
+        dtype: DType = self.F.dtype
+        return dtype
 
     @cached_property
     def transposed(self) -> Inputs:
@@ -72,13 +89,11 @@ class TokenFeatures:
             Z[rows] = self.F[rows] @ W if self.is_sparse else (W.T @ self.F[rows].T).T
 
         LocalEngine(n_jobs).map(fill, row_blocks(len(Z), ROWS))
-        Z = Z if self.index is None else Z[self.index]
-        return Z if self.views == 1 else Z.reshape(-1, self.views * Z.shape[1])
+        return self._of_tokens(Z)
 
     def transposed_times(self, R: Array, n_jobs: int) -> Floats:
         """Multiply the transposed features by an array R with one row per token."""
-        R = R if self.views == 1 else R.reshape(-1, R.shape[1] // self.views)
-        R = self._sum_equal(R)
+        R = self._of_rows(R)
         if self.is_sparse and n_jobs == 1:
             return np.asarray(self.F.T @ R, np.float64)
         if self.is_sparse:
@@ -95,6 +110,15 @@ class TokenFeatures:
             total += part
         return total.T
 
+    def _of_tokens(self, Z: Array) -> Array:
+        """Return the scores of tokens, given those of the rows of F."""
+        Z = Z if self.index is None else Z[self.index]
+        return Z if self.views == 1 else Z.reshape(-1, self.views * Z.shape[1])
+
+    def _of_rows(self, R: Array) -> Array:
+        """Return the gradient with respect to the scores of the rows of F, given that for the scores of tokens."""
+        return self._sum_equal(R if self.views == 1 else R.reshape(-1, R.shape[1] // self.views))
+
     def _sum_equal(self, R: Array) -> Array:
         """Add up the rows of R that belong to tokens with equal inputs; return one row per row of F."""
         if self.index is None:
@@ -105,14 +129,28 @@ class TokenFeatures:
 
     def gram(self, weights: Array) -> Floats:
         """Return the matrix F' diag(weights) F for dense features F; both F and `weights` have one row per token."""
-        weights = np.repeat(weights, self.views)
-        d = weights if self.index is None else np.bincount(self.index, weights, minlength=self.F.shape[0])
+        d = self._weights_of_rows(weights)
         return np.asarray((self.F * d[:, None].astype(self.F.dtype)).T @ self.F, np.float64)
+
+    def _weights_of_rows(self, weights: Array) -> Array:
+        """Return the sum of the weights of all tokens with the same row of F, one number per row."""
+        weights = np.repeat(weights, self.views)
+        return weights if self.index is None else np.bincount(self.index, weights, minlength=self.F.shape[0])
 
     def squares_transposed_times(self, R: Array) -> Floats:
         """Multiply the transposed squares of the features by an array R with one row per token."""
         squares = self.F.power(2) if self.is_sparse else np.square(self.F)
         return replace(self, F=squares).transposed_times(R, 1)
+
+    def squared_norms(self) -> Array:
+        """Return the squared norm of the features of each token."""
+        squares = self.F.power(2) if self.is_sparse else np.square(self.F)
+        norms = np.asarray(squares.sum(axis=1)).ravel()
+        return norms if self.index is None else norms[self.index]
+
+    def in_double(self) -> TokenFeatures:
+        """Return the features in float64."""
+        return replace(self, F=in_double(self.F))
 
     def columns(self, columns: Places) -> TokenFeatures:
         """Return the features with only the given columns."""
@@ -161,3 +199,63 @@ class PairFeatures(TokenFeatures):
 
         LocalEngine(n_jobs).map(fill, row_blocks(F.shape[0], ROWS))
         return g
+
+
+@dataclass(frozen=True, eq=False)
+class RecomputedTokenFeatures(TokenFeatures):
+    """Features of tokens that are not stored, but computed for each product."""
+
+    F: RecomputedFeatures
+
+    @property
+    def is_stored(self) -> bool:
+        return False
+
+    @property
+    def precision(self) -> DType:
+        # The fitted model computes scores of float32 inputs in float32.
+        dtype: DType = self.F.landmarks.dtype
+        return dtype
+
+    def computed(self, nodes: slice, fill: Callable[[slice, Floats], Floats], memory: Floats) -> TokenFeatures:
+        """Return rows Z for the tokens in the slice `nodes`, such that F W = Z fold(W); see `RecomputedFeatures`.
+
+        Each token must have rows of its own.
+
+        fill : the result of `RecomputedFeatures.computed_rows`.
+        memory : the memory for the rows.
+        """
+        rows = slice(nodes.start * self.views, nodes.stop * self.views)
+        return TokenFeatures(fill(rows, memory), views=self.views)
+
+    def times(self, W: Array, n_jobs: int) -> Array:
+        return self._of_tokens(self.F.times(W, n_jobs))
+
+    def transposed_times(self, R: Array, n_jobs: int) -> Floats:
+        return self.F.transposed_times(self._of_rows(R), n_jobs)
+
+    def gram(self, weights: Array) -> Floats:
+        d = self._weights_of_rows(weights)
+        total = np.zeros((self.F.shape[1], self.F.shape[1]))
+        for rows, _ in self.F.blocks():
+            F = self.F[rows].compute()
+            total += (F * d[rows, None]).T @ F
+        return total
+
+    def squares_transposed_times(self, R: Array) -> Floats:
+        R = self._of_rows(R)
+        total = np.zeros((self.F.shape[1], R.shape[1]))
+        for rows, _ in self.F.blocks():
+            total += np.square(self.F[rows].compute()).T @ R[rows]
+        return total
+
+    def squared_norms(self) -> Array:
+        blocks = [np.square(self.F[rows].compute()).sum(axis=1) for rows, _ in self.F.blocks()]
+        norms = np.concatenate([np.empty(0), *blocks])
+        return norms if self.index is None else norms[self.index]
+
+    def in_double(self) -> TokenFeatures:
+        return self
+
+    def columns(self, columns: Places) -> TokenFeatures:
+        return TokenFeatures(self.F.compute()[:, columns], self.index)

@@ -97,7 +97,7 @@ class Dual:
     def suits(objective: Objective) -> bool:
         """Return whether this solver can minimise the objective.
 
-        It needs sequences in this process, one label per token, sparse features of at least one term,
+        It needs sequences in this process, one label per token, stored features, sparse ones of at least one term,
         label_kernel="delta", and transitions that do not depend on inputs. With an L1 penalty, all terms that score
         tokens must have the same C. Weights must be independent under the prior.
         """
@@ -118,7 +118,7 @@ class Dual:
         if len(l1) > 1 or (l1 != {0.0} and any(term.C != first.C for term in states)):
             return False
         with_inputs = [term for term in terms if term.name in partition.features]
-        if not all(term.kind.is_token for term in with_inputs):
+        if not all(term.kind.is_token and partition.features[term.name].is_stored for term in with_inputs):
             return False
         # Without sparse features, L-BFGS is faster: its preconditioner is good, and its products are large.
         has_sparse = any(partition.features[term.name].is_sparse for term in with_inputs)
@@ -129,8 +129,8 @@ class Dual:
         if not self.suits(objective):
             raise ValueError(
                 "solver='dual' cannot minimise this objective: expected kernel='linear' with sparse inputs or feature "
-                "dicts for at least one input, one label per token and one weight per sequence, no inputs of steps, no "
-                "base_scores and label_kernel='delta'. Otherwise use solver='lbfgs'"
+                "dicts for at least one input, stored features, one label per token and one weight per sequence, no "
+                "inputs of steps, no base_scores and label_kernel='delta'. Otherwise use solver='lbfgs'"
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
