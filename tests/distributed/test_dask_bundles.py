@@ -5,9 +5,11 @@ import operator
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from clusters import LINEAR, RBF, same
-from kernelcrf import ChainCRF
+from kernelcrf import ChainCRF, SegmentCRF
+from kernelcrf.basis import Landmarks
 from kernelcrf.distributed.cluster import releasing
 
 distributed = pytest.importorskip("distributed")
@@ -99,16 +101,26 @@ def test_parts_go_to_workers_that_join_and_come_back_from_workers_that_leave(eng
     assert {bundle.worker for bundle in parts.bundles} == set(cluster.nthreads())
 
 
-@pytest.mark.parametrize("settings", [LINEAR, RBF], ids=["linear", "rbf"])
-def test_a_fit_has_the_same_bits_for_any_number_of_workers_and_threads(vectors, settings):
-    weights = []
+def test_a_fit_has_the_same_bits_for_any_number_of_workers_and_threads(vectors):
+    X, y = vectors
+    prior = ChainCRF("linear", C=1.0, laplace=True).fit(X[:15], y[:15])
+    recomputed = {**RBF, "n_components": Landmarks(25, features="recomputed")}
+    models = [
+        *(ChainCRF(**settings) for settings in (LINEAR, RBF, recomputed)),
+        ChainCRF("linear", prior=prior, tol=1e-9),
+        SegmentCRF("linear", C=1.0, tol=1e-9),
+    ]
+    weights: list[list[np.ndarray]] = []
     for n_workers, threads in ((1, 1), (3, 1), (2, 2)):
         with in_process(n_workers, threads) as client:
-            crf = ChainCRF(**settings, engine=DaskEngine(client, n_partitions=7)).fit(*vectors)
-        weights.append(crf.coef_)
-    same(crf, ChainCRF(**settings).fit(*vectors), vectors[0])
-    np.testing.assert_array_equal(weights[1], weights[0])
-    np.testing.assert_array_equal(weights[2], weights[0])
+            engine = DaskEngine(client, n_partitions=7)
+            fits = [clone(model).set_params(engine=engine).fit(X, y) for model in models]
+        weights.append([fit.coef_ for fit in fits])
+    for fit, model in zip(fits, models, strict=True):
+        same(fit, model.fit(X, y), X)
+    for other in weights[1:]:
+        for one, two in zip(other, weights[0], strict=True):
+            np.testing.assert_array_equal(one, two)
 
 
 class Changing(DaskEngine):

@@ -139,6 +139,30 @@ def test_a_warm_start_goes_on(text):
     assert model.fit(X, y).n_iter_ < first / 5
 
 
+@pytest.mark.parametrize("options", [{}, {"laplace": True}, {"hash_features": 2**8, "laplace": "diagonal"}], ids=str)
+def test_a_prior_is_updated_on_parts_as_on_all_data(text, options):
+    """New words and a new label come with the new data."""
+    X, y = text
+    first = [k for k, row in enumerate(y) if "P" not in row]
+    old = ChainCRF("linear", C=1.0, tol=1e-8, **options).fit([X[k] for k in first], [y[k] for k in first])
+    settings = {name: value for name, value in options.items() if name == "hash_features"}
+    agree(ChainCRF("linear", prior=old, **settings), X, y)
+    agree(ChainCRF("linear", prior=old, C=2.0, class_weight="balanced", **settings), X, y)
+    engine = Inline(forgetful=False)
+    same = ChainCRF("linear", prior=old, engine=engine, **settings).fit(X, y, sample_weight=np.zeros(len(X)))
+    np.testing.assert_array_equal(same.coef_, old.coef_)
+
+
+def test_a_prior_keeps_its_landmarks_on_parts(vectors):
+    X, y = vectors
+    old = ChainCRF("rbf", C=1.0, n_components=8, random_state=0).fit(X[:15], y[:15])
+    _, there = agree(ChainCRF(prior=old, n_components=Landmarks(14, "random"), random_state=0), X, y)
+    np.testing.assert_array_equal(there.landmarks_[:8], old.landmarks_)
+    of_entries = ChainCRF(inputs={"a": "linear"}, C=1.0).fit([{"a": x} for x in X], y)
+    with pytest.raises(ValueError, match="reads the entries"):
+        ChainCRF(inputs={"a": "linear"}, prior=of_entries, engine=Inline()).fit(X, y)
+
+
 def test_parts_may_be_read_where_they_are_needed(text):
     X, y = text
     parts = [lambda low=low: RawSequences(X[low : low + 7], y[low : low + 7]) for low in range(0, len(X), 7)]

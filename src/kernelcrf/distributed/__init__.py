@@ -1,11 +1,12 @@
 """Fits and predictions on a Dask cluster whose workers hold the data; needs `pip install 'kernelcrf[dask]'`.
 
     dask             the engine: it calls functions on workers, adds up results, and recovers from lost workers
-    sources          the forms of training data that `ChainCRF.fit` accepts with a cluster
+    sources          the forms of training data that fits accept with a cluster
     training_data    labelled sequences: the workers summarise them first, and then convert them to arrays
     bundles          sums over parts of the data, and which worker has which parts
     basis, corpus, partition    landmarks, features, loss and gradient of data that are divided among workers
     rows             labelled rows for KernelClassifier
+    segments         sequences that are divided into segments, for SegmentCRF
     answers          labels and probabilities of Dask collections
     parquet          Parquet files that the workers read and write
 

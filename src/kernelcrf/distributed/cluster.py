@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from operator import itemgetter
 from typing import Any, Protocol, TypeAlias
 from weakref import WeakSet
@@ -28,6 +29,19 @@ Function: TypeAlias = Callable[..., Value]
 
 first: Function = itemgetter(0)
 second: Function = itemgetter(1)
+
+
+def method(name: str, **options: Value) -> Function:
+    """Return a picklable function that calls the named method of its first argument.
+
+    The other arguments, and `options`, are passed to the method. So each part of the data decides by its own class.
+    """
+    return partial(_call_method, name, options)
+
+
+def _call_method(name: str, options: dict[str, Value], part: Value, *arguments: Value) -> Value:
+    return getattr(part, name)(*arguments, **options)
+
 
 # Weak references let workers delete values that are no longer needed before the block ends.
 _HANDLES: ContextVar[WeakSet[Handle] | None] = ContextVar("handles of the current work", default=None)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from kernelcrf.basis.pivots import drive
 from kernelcrf.basis.recomputed_features import FeatureRows, RecomputedFeatures, compute_rows
 from kernelcrf.certificate import GRAM_ROWS, feature_products
 from kernelcrf.distributed.basis import DistributedBasisBuilder, find_new_inputs
-from kernelcrf.distributed.cluster import Cluster, Handle, Value, first, second
+from kernelcrf.distributed.cluster import Cluster, Handle, Value, first, method, second
 from kernelcrf.distributed.partition import DistributedPartition
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.corpus import (
@@ -48,8 +48,7 @@ from kernelcrf.fitting.sequences import LabelledSequences, divide, nearest
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
-from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.partition import PartitionState
+from kernelcrf.partitions.partition import PartitionState, RowPartition
 from kernelcrf.score.features import TokenFeatures
 from kernelcrf.score.terms import Term
 
@@ -86,7 +85,7 @@ class DistributedSequences(Corpus):
         return self.n_features
 
     def digest(self) -> Config:
-        words = self.cluster.sum(LabelledSequences.digest_words, self.parts)
+        words = self.cluster.sum(method("digest_words"), self.parts)
         return digest_texts(words, self.legal)
 
     def where(self) -> str:
@@ -171,9 +170,9 @@ class DistributedSequences(Corpus):
         All folds together have about `n_tokens` tokens, or about `n_few` tokens if there are five folds. The tokens and
         the folds are the same as for data in one process.
         """
-        drawn = self.cluster.fetch(self.cluster.each(LabelledSequences.draw, self.parts, shared=(n_tokens,)))
+        drawn: list[Any] = self.cluster.fetch(self.cluster.each(method("draw"), self.parts, shared=(n_tokens,)))
         keys, fifths = (np.concatenate([one[k] for one in drawn]) for k in (1, 2))
-        return divide(_join([one[0] for one in drawn]), keys, fifths, n_tokens, n_few)
+        return divide(self._join([one[0] for one in drawn]), keys, fifths, n_tokens, n_few)
 
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
         value, shares, scores = objective.gap(at), {}, {}
@@ -204,7 +203,7 @@ class DistributedSequences(Corpus):
     def observed(self, term: Term, least: float) -> Pairs | None:
         if not can_omit_pairs(term, self.is_sparse):
             return None
-        return observed_pairs(self.cluster.sum(LabelledSequences.frequencies, self.parts, shared=(term,)), least)
+        return observed_pairs(self.cluster.sum(method("frequencies"), self.parts, shared=(term,)), least)
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
         basis = features.basis
@@ -225,8 +224,12 @@ class DistributedSequences(Corpus):
         best = np.stack([distances for _, distances in candidates]).argmin(axis=0)
         return np.asarray(np.stack([places for places, _ in candidates])[best, np.arange(len(best))])
 
+    def _join(self, parts: Sequence[LabelledSequences]) -> LabelledSequences:
+        """Join the sequences of all parts, in the order of the parts."""
+        return join_parts(parts)
 
-def _join(parts: Sequence[LabelledSequences]) -> LabelledSequences:
+
+def join_parts(parts: Sequence[LabelledSequences]) -> LabelledSequences:
     """Join the sequences of all parts, in the order of the parts."""
     chains = Chains.from_lengths(np.concatenate([part.chains.lengths for part in parts]))
     labels, n_labels = np.concatenate([part.labels for part in parts]), parts[0].n_labels
@@ -262,18 +265,18 @@ def _residual_of_new(X: Inputs, F: FeatureRows, indices: Places, kernel: InputKe
     return residual_of(kernel, X[indices], F[indices])
 
 
-def _partition(data: LabelledSequences, distinct_inputs: Distinct, *features: Value) -> ChainPartition:
+def _partition(data: LabelledSequences, distinct_inputs: Distinct, *features: Value) -> RowPartition:
     *columns, pairs = features
     rows = (TokenFeatures.of(distinct_inputs, F) for F in columns)
     return data.partition({name: tokens.with_pairs(pairs[name]) for name, tokens in zip(pairs, rows, strict=True)})
 
 
-def _linear_partition(data: LabelledSequences, pairs: dict[str, Pairs | None]) -> ChainPartition:
+def _linear_partition(data: LabelledSequences, pairs: dict[str, Pairs | None]) -> RowPartition:
     distinct_inputs = each(data.X) if is_sparse(data.X) else distinct(data.X)
     return _partition(data, distinct_inputs, *[distinct_inputs.inputs] * len(pairs), pairs)
 
 
-def _sum_residual(distinct_inputs: Distinct, part: ChainPartition, state: PartitionState, term: Term) -> Floats:
+def _sum_residual(distinct_inputs: Distinct, part: RowPartition, state: PartitionState, term: Term) -> Floats:
     residual = part.residual(term, state)
     return np.asarray(distinct_inputs.sum(np.ascontiguousarray(residual).reshape(len(residual), -1)), np.float64)
 

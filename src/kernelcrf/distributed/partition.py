@@ -15,9 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kernelcrf.arrays import DType, Floats, Places
-from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value
-from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.partition import Partition, PartitionState, Sums, Total
+from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, method
+from kernelcrf.partitions.partition import Partition, PartitionState, RowPartition, Sums, Total
 from kernelcrf.score.layout import Layout
 from kernelcrf.score.terms import Term
 
@@ -51,9 +50,9 @@ class DistributedScores:
 
 @dataclass(frozen=True, eq=False)
 class DistributedPartition(Partition):
-    """Sequences with their features and labels, divided among the workers of a cluster.
+    """Samples with their features and labels, divided among the workers of a cluster.
 
-    parts : for each part of the data, a handle that refers to a `ChainPartition` on a worker.
+    parts : for each part of the data, a handle that refers to a `RowPartition` on a worker.
     """
 
     cluster: Cluster
@@ -81,15 +80,15 @@ class DistributedPartition(Partition):
         return all(is_convex for _, _, is_convex, _ in self._facts)
 
     def with_columns(self, term: Term, columns: Places) -> DistributedPartition:
-        parts = self.cluster.each(ChainPartition.with_columns, self.parts, shared=(term, columns))
+        parts = self.cluster.each(method("with_columns"), self.parts, shared=(term, columns))
         return DistributedPartition(self.cluster, parts)
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
         if curvature:
-            method = partial(ChainPartition.evaluate, curvature=True)
-            total, states = self.cluster.reduce(method, self.parts, shared=(layout, theta, 1))
+            evaluate = method("evaluate", curvature=True)
+            total, states = self.cluster.reduce(evaluate, self.parts, shared=(layout, theta, 1))
             return total, self._state(lambda: states)
-        total = self._sum(ChainPartition.sums, shared=(layout, theta, 1))
+        total = self._sum(method("sums"), shared=(layout, theta, 1))
         return total, self._state(lambda: self.cluster.each(_state, self.parts, shared=(layout, theta)))
 
     def evaluate_at(
@@ -101,7 +100,7 @@ class DistributedPartition(Partition):
         return total, self._state(lambda: states)
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> DistributedScores:
-        handles = self.cluster.each(ChainPartition.direction, self.parts, shared=(layout, v, 1))
+        handles = self.cluster.each(method("direction"), self.parts, shared=(layout, v, 1))
         return DistributedScores(lambda: handles)
 
     def along(self, scores: DistributedScores, direction: DistributedScores, n_jobs: int) -> tuple[float, float]:
@@ -109,26 +108,26 @@ class DistributedPartition(Partition):
         return float(loss), float(slope)
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        return self._product(ChainPartition.hessian_product, layout, at, v)
+        return self._product("hessian_product", layout, at, v)
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        return self._product(ChainPartition.block_product, layout, at, v)
+        return self._product("block_product", layout, at, v)
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
-        return float(self._sum(ChainPartition.entropy, at.residuals(), shared=(1,)))
+        return float(self._sum(method("entropy"), at.residuals(), shared=(1,)))
 
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
         total: Total = self._sum(function, [None] * len(self.parts) if at is None else at.residuals())
         return total
 
     def mass(self, term: Term) -> float:
-        return float(self._sum(ChainPartition.mass, shared=(term,)))
+        return float(self._sum(method("mass"), shared=(term,)))
 
     def _sum(self, function: Function, *arguments: Sequence[Value], shared: tuple[Value, ...] = ()) -> Value:
         return self.cluster.sum(function, self.parts, *arguments, shared=shared)
 
-    def _product(self, method: Function, layout: Layout, at: PartitionState, v: Floats) -> Floats:
-        return np.asarray(self._sum(partial(_product, method), at.residuals(), shared=(layout, v)))
+    def _product(self, name: str, layout: Layout, at: PartitionState, v: Floats) -> Floats:
+        return np.asarray(self._sum(partial(_product, name), at.residuals(), shared=(layout, v)))
 
     def _state(self, make: LazyHandles) -> PartitionState:
         states = cache(make)
@@ -136,28 +135,28 @@ class DistributedPartition(Partition):
         return PartitionState(DistributedScores(scores), states)
 
 
-# A worker calls the functions below, and methods of `ChainPartition`, with one part.
+# A worker calls the functions below, and methods of `RowPartition`, with one part.
 
 
-def _facts(part: ChainPartition) -> tuple[int, DType, bool, dict[str, RemoteFeatures]]:
+def _facts(part: RowPartition) -> tuple[int, DType, bool, dict[str, RemoteFeatures]]:
     features = {name: RemoteFeatures(features.is_sparse) for name, features in part.features.items()}
     return part.n_nodes, part.precision, part.is_convex, features
 
 
-def _state(part: ChainPartition, layout: Layout, theta: Floats) -> PartitionState:
+def _state(part: RowPartition, layout: Layout, theta: Floats) -> PartitionState:
     return part.evaluate(layout, theta, 1, curvature=False)[1]
 
 
 def _evaluate_at(
-    curvature: bool, part: ChainPartition, start: Value, direction: Value, layout: Layout, step: float
+    curvature: bool, part: RowPartition, start: Value, direction: Value, layout: Layout, step: float
 ) -> tuple[Sums, PartitionState]:
     scores = start if direction is None else start.move(direction, step)
     return part.evaluate_at(layout, scores, 1, curvature=curvature)
 
 
-def _along(part: ChainPartition, start: Value, direction: Value, step: float) -> Floats:
+def _along(part: RowPartition, start: Value, direction: Value, step: float) -> Floats:
     return np.array(part.along(start.move(direction, step), direction, 1))
 
 
-def _product(method: Function, part: ChainPartition, state: PartitionState, layout: Layout, v: Floats) -> Value:
-    return method(part, layout, state, v, 1)
+def _product(name: str, part: RowPartition, state: PartitionState, layout: Layout, v: Floats) -> Value:
+    return getattr(part, name)(layout, state, v, 1)

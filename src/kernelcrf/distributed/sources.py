@@ -91,13 +91,22 @@ def is_distributed(X: UserData) -> bool:
     return isinstance(X, list | tuple) and len(X) > 0 and hasattr(X[0], "__dask_graph__")
 
 
-def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> Sequence[Handle]:
-    """Load the data on the workers; return one handle per part of the data, which refers to `RawSequences`."""
+def load_sequences(
+    X: UserData,
+    y: UserData,
+    sample_weight: UserData,
+    cluster: Cluster,
+    read_tokens: Callable[..., list[UserData]] = flat_labels,
+) -> Sequence[Handle]:
+    """Load the data on the workers; return one handle per part of the data, which refers to `RawSequences`.
+
+    read_tokens : a function that returns the labels of all tokens in y, and raises an error if they are invalid.
+    """
     if isinstance(X, SequenceSources):
         _refuse_others(y, sample_weight, "SequenceSources")
         return cluster.load(X.sources)
     if not is_distributed(X):
-        return cluster.load(_cut(X, y, sample_weight, cluster))
+        return cluster.load(_cut(X, y, sample_weight, cluster, read_tokens))
     parts = cluster.load(list_delayed(X))
     if hasattr(X, "columns"):
         _refuse_others(None if isinstance(y, str) else y, sample_weight, "a dask.dataframe")
@@ -202,7 +211,13 @@ def list_delayed(parts: UserData) -> list[UserData]:
     return list(blocks.ravel())
 
 
-def _cut(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> list[Callable[[], RawSequences]]:
+def _cut(
+    X: UserData,
+    y: UserData,
+    sample_weight: UserData,
+    cluster: Cluster,
+    read_tokens: Callable[..., list[UserData]],
+) -> list[Callable[[], RawSequences]]:
     """Divide lists in memory into parts with similar numbers of tokens; return one function per part.
 
     Each function takes no arguments, and returns its part as `RawSequences`.
@@ -210,10 +225,10 @@ def _cut(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) ->
     _, chains, _ = open_sequences(X)
     if not chains.n_samples:
         raise ValueError("X has no sequences: expected at least one sequence")
-    flat_labels(y, chains)
+    read_tokens(y, chains)
     X = read_list(X, "X")
     y = list(y) if np.ma.isMaskedArray(y) else read_list(y, "y", "a list of label sequences, one for each of X")
-    weights = read_weights(sample_weight, len(X), "sequence")
+    weights = read_weights(sample_weight, len(X), "sequence", part=True)
     runs = split_evenly(np.maximum(chains.lengths, 1).tolist(), cluster.parts_of(0, len(X)))
     return [
         partial(RawSequences, [X[i] for i in run], [y[i] for i in run], None if weights is None else weights[run])

@@ -7,10 +7,11 @@ Neighbouring parts are joined if the engine asks for fewer parts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, compress
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -35,9 +36,13 @@ from kernelcrf.readers.stored_inputs import WORDS, Kind
 from kernelcrf.readers.stored_values import object_array
 from kernelcrf.readers.vocabulary import Vocabulary
 from kernelcrf.readers.weights import read_class_weights, read_weights, weigh_samples
+from kernelcrf.score.cliques import TOKENS
 from kernelcrf.validation import shown_list
 
 SPARSE_BYTES = 24
+
+ReadTokens: TypeAlias = Callable[..., list[UserData]]
+"""A function that returns the labels of all tokens, such as `flat_labels`."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -70,10 +75,13 @@ class DataSummary:
     columns: tuple[Hashable, ...] | None = None
 
     @classmethod
-    def of(cls, part: RawSequences, first: int, hash_features: int | None) -> DataSummary:
+    def of(
+        cls, part: RawSequences, first: int, hash_features: int | None, read_tokens: ReadTokens = flat_labels
+    ) -> DataSummary:
         """Return the summary of one part of the data; raise an error if the part is invalid.
 
         first : the index of the part's first sequence in the whole data, for error messages.
+        read_tokens : a function that returns the labels of all tokens.
         """
         if part.y is None:
             raise ValueError(
@@ -85,7 +93,7 @@ class DataSummary:
         _, chains, kind = open_sequences(part.X, part.lengths, first)
         weights = read_weights(part.weights, len(part), "sequence", first=first, part=True)
         kept = np.ones(len(part), bool) if weights is None else weights > 0
-        tokens = flat_labels(part.y, chains, flat=part.lengths is not None)
+        tokens = read_tokens(part.y, chains, flat=part.lengths is not None)
         nodes = np.repeat(kept, chains.lengths)
         known = cls(
             sequences=len(part),
@@ -250,6 +258,11 @@ def read_parts(
     constraints: UserData,
     inputs: Sequence[str] = (),
     earlier: tuple[SequenceReader | InputsReader, LabelReader] | None = None,
+    prior: tuple[SequenceReader | InputsReader, LabelReader] | None = None,
+    read_tokens: ReadTokens = flat_labels,
+    settle: Callable[[Sequence[Handle], Cluster], ReadTokens] | None = None,
+    fit_labels: Callable[[Any, UserData], LabelReader] = LabelReader.fit,
+    extend_labels: Callable[[LabelReader, Any, UserData], LabelReader] = LabelReader.extend,
 ) -> TrainingData:
     """Load the data on the workers in parts, and let the workers convert the parts to arrays.
 
@@ -258,41 +271,65 @@ def read_parts(
         the parts.
     inputs : the names of the inputs, each of which reads all data; empty if there is one input without a name.
     earlier : if this fit continues an earlier fit, the readers that convert inputs and labels in that fit.
+    prior, read_tokens, fit_labels, extend_labels : as in `read_training_data`.
+    settle : a function that returns `read_tokens` for these data, if it depends on all parts; else None.
     """
     if lengths is not None:
         raise ValueError("lengths cannot be used with data on a cluster: pass sequences, and omit lengths")
     cluster = engine or current_cluster()
-    raw: Sequence[Handle] = load_sequences(X, y, sample_weight, cluster)
+    raw: Sequence[Handle] = load_sequences(X, y, sample_weight, cluster, read_tokens)
     if not raw:
         raise ValueError("X has no parts: expected at least one part with sequences")
+    if settle is not None:
+        read_tokens = settle(raw, cluster)
     firsts = np.concatenate([[0], np.cumsum(cluster.fetch(cluster.each(len, raw)))]).astype(int)[:-1]
 
     def summarise(weight: str) -> DataSummary:
-        summary: DataSummary = cluster.sum(DataSummary.of, raw, firsts.tolist(), shared=(hash_features,))
-        summary.check_tokens(weight)
+        summary: DataSummary = cluster.sum(DataSummary.of, raw, firsts.tolist(), shared=(hash_features, read_tokens))
+        if prior is None:
+            summary.check_tokens(weight)
         return summary
 
     summary = summarise("sample_weight")
-    labels = LabelReader.fit(summary.labels, classes) if earlier is None else earlier[1]
+    if earlier is not None:
+        labels = earlier[1]
+    elif prior is not None:
+        labels = extend_labels(prior[1], summary.labels, classes)
+    else:
+        labels = fit_labels(summary.labels, classes)
     if class_weight is not None:
         names = labels.classes.tolist()
         by_class = read_class_weights(class_weight, labels.classes, np.array([summary.counts[name] for name in names]))
         class_weight = dict(zip(names, by_class.tolist(), strict=True))
         if not by_class.all():
-            raw = cluster.each(_leave_out, raw, shared=(labels, class_weight))
+            raw = cluster.each(_leave_out, raw, shared=(labels, class_weight, read_tokens))
             summary = summarise("class_weight")
-    if earlier is None:
+    if (known := prior or earlier) is None:
         reader = summary.reader(hash_features)
     else:
-        before = earlier[0].entries[None] if isinstance(earlier[0], InputsReader) else earlier[0]
-        reader = add_names(before, sorted(summary.names))
+        reader = add_names(_reader_of_whole(known[0]), sorted(summary.names))
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
-    read = partial(_read, reader, labels, legal, class_weight)
+    read = partial(_read, reader, labels, legal, class_weight, read_tokens)
     n_bytes = size_of_data(cluster, summary, n_components)
-    parts = place_parts(cluster, read, raw, firsts, summary.tokens, n_bytes)
-    data = DistributedSequences(cluster, parts, len(labels.classes), reader.n_features, summary.is_sparse, legal)
+    parts: Sequence[Handle] = []
+    if any(summary.tokens):
+        parts = place_parts(cluster, read, raw, firsts, summary.tokens, n_bytes)
+    is_sparse = summary.is_sparse if known is None else reader.is_sparse(TOKENS)
+    data = DistributedSequences(cluster, parts, len(labels.classes), reader.n_features, is_sparse, legal)
     named = InputsReader.of_whole(reader, inputs) if inputs else reader
-    return TrainingData(named, labels, legal, data, lambda _: gamma_by_scale(data))
+    return TrainingData(named, labels, legal, data, lambda _: gamma_by_scale(data), sum(summary.tokens))
+
+
+def _reader_of_whole(earlier: SequenceReader | InputsReader) -> SequenceReader:
+    """Return the reader of whole sequences that an earlier fit used; raise if it reads entries of mappings."""
+    if not isinstance(earlier, InputsReader):
+        return earlier
+    if None not in earlier.entries:
+        raise ValueError(
+            f"the earlier model reads the entries {shown_list(earlier.entries)} of mappings: expected a model that "
+            "reads whole sequences, because the data are on a cluster. Pass sequences in this process and engine=None"
+        )
+    return earlier.entries[None]
 
 
 def size_of_data(cluster: Cluster, summary: DataSummary, n_components: Mapping[bool, tuple[int, int]]) -> int:
@@ -322,11 +359,13 @@ def place_parts(
     return cluster.bundle(parts, n_bytes)
 
 
-def _leave_out(part: RawSequences, labels: LabelReader, class_weight: UserData) -> RawSequences:
+def _leave_out(
+    part: RawSequences, labels: LabelReader, class_weight: UserData, read_tokens: ReadTokens
+) -> RawSequences:
     """Return a copy of the part in which a sequence has the weight 0 if `class_weight` gives it the weight 0."""
     _, chains, _ = open_sequences(part.X, part.lengths)
     given = read_weights(part.weights, len(part), "sequence", part=True)
-    indices, _ = labels.encode(flat_labels(part.y, chains, flat=part.lengths is not None), chains)
+    indices, _ = labels.encode(read_tokens(part.y, chains, flat=part.lengths is not None), chains)
     weights = weigh_samples(given, class_weight, chains.lengths, indices, labels.classes, "sequence", part=True)
     return replace(part, weights=np.where(weights == 0, 0.0, np.ones(len(part)) if given is None else given))
 
@@ -336,6 +375,7 @@ def _read(
     labels: LabelReader,
     legal: Legal | None,
     class_weight: UserData,
+    read_tokens: ReadTokens,
     firsts: list[int],
     parts: list[RawSequences],
 ) -> LabelledSequences:
@@ -349,7 +389,7 @@ def _read(
     lengths = Chains.from_lengths(np.concatenate([part_chains.lengths for _, part_chains in read]))
     chains = Chains(lengths.offsets, np.concatenate(numbers))
     flat_y = [
-        flat_labels(part.y, part_chains, flat=part.lengths is not None)
+        read_tokens(part.y, part_chains, flat=part.lengths is not None)
         for part, (_, part_chains) in zip(parts, read, strict=True)
     ]
     given = None

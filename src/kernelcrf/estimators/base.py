@@ -302,8 +302,7 @@ class Estimator(BaseEstimator, Generic[Model]):  # type: ignore[misc]
     def _check_combinations(self) -> None:
         """Raise if the values of two parameters are valid but cannot be combined."""
         if self.prior is not None:
-            others = {name: getattr(self, name, None) is not None for name in ("penalty", "engine")}
-            others["warm_start"] = bool(self.warm_start)
+            others = {"penalty": getattr(self, "penalty", None) is not None, "warm_start": bool(self.warm_start)}
             self._exclude("prior", others, "pass the default of this parameter, or prior=None")
             advice = "the evidence is for priors with the mean 0. Pass C='auto' or a number"
             self._exclude("prior", {"C": self._uses_evidence}, advice)

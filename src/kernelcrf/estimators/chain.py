@@ -332,38 +332,15 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         earlier, prior = self._find_start(), self._find_prior()
         settings = {name: getattr(self, name) for name in ("hash_features", "classes", "class_weight", "constraints")}
         settings["earlier"] = None if earlier is None else (earlier.reader, earlier.labels)
+        settings["prior"] = None if prior is None else (prior.reader, prior.labels)
         if self.engine is None and not is_distributed(X):
-            settings["prior"] = None if prior is None else (prior.reader, prior.labels)
             settings |= {"base_scores": base_scores, "groups": groups, "fit_labels": self._fit_labels}
             read = read_training_data(X, y, sample_weight, lengths, inputs=self._chosen, **settings)
-        elif groups is not None:
-            raise ValueError(
-                "groups cannot be combined with data on a cluster: pass sequences in this process and engine=None, or "
-                "C as a number"
-            )
-        elif base_scores is not None:
-            raise ValueError(
-                "base_scores cannot be combined with data on a cluster: pass sequences in this process and "
-                "engine=None, or add the scores as columns of X"
-            )
-        elif any(not one.reads_whole_sequences for one in self._named_inputs.values()):
-            raise ValueError(
-                "inputs that read entries or columns cannot be combined with data on a cluster: pass sequences in this "
-                "process and engine=None, or inputs that read whole sequences"
-            )
-        elif prior is not None:
-            raise ValueError(
-                f"prior={shown(self.prior)} cannot be combined with data on a cluster: pass sequences in this process "
-                "and engine=None, or prior=None"
-            )
-        elif isinstance(self.label_kernel, LabelStructure):
-            raise ValueError(
-                f"label_kernel={self.label_kernel!r} cannot be combined with data on a cluster: pass sequences in this "
-                "process and engine=None, or another label_kernel"
-            )
         else:
             from kernelcrf.distributed.training_data import read_parts
 
+            structure = self.label_kernel if isinstance(self.label_kernel, LabelStructure) else None
+            self._refuse_on_cluster({"groups": groups, "base_scores": base_scores, "label_kernel": structure})
             settings["n_components"] = self._expected_features()
             names = tuple(self._named_inputs)
             read = read_parts(X, y, sample_weight, lengths, self.engine, inputs=names, **settings)

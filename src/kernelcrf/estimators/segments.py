@@ -12,7 +12,7 @@ functions to a certified gap.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Self
@@ -21,6 +21,7 @@ import numpy as np
 
 from kernelcrf.answers.weights import data_frame
 from kernelcrf.arrays import Floats, Inputs, UserData, is_sparse, join_columns
+from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.segments import SegmentDistribution
 from kernelcrf.estimators.base import Fitted
@@ -30,7 +31,7 @@ from kernelcrf.estimators.prior import earlier_of
 from kernelcrf.estimators.sequences import SequenceEstimator
 from kernelcrf.fitting.segments import LabelledSegments, longest_segment
 from kernelcrf.fitting.sequences import LabelledSequences
-from kernelcrf.fitting.training_data import read_training_data
+from kernelcrf.fitting.training_data import TrainingData, read_training_data
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
@@ -121,7 +122,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     classes, class_weight, weights, hash_features : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF. Neighbouring labels are here the
         labels of neighbouring segments.
-    penalty, tol, max_iter, certify_full, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
+    penalty, tol, max_iter, certify_full, checkpoint, engine, n_jobs, random_state, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.
 
     Attributes
@@ -187,6 +188,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     ends: Annotated[bool, FLAG] = True
     segment_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
     pooling: Annotated[Any, POOLING] = "mean"
+    engine: Annotated[Any, ENGINE] = None
 
     _model_type = SegmentModel
     _further_kernels: ClassVar[tuple[str, ...]] = ("segment_kernel",)
@@ -197,6 +199,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     tail_scores_ = Fitted[Floats]("tail_scores")
     segment_coef_ = Fitted[Floats | None]("segment_coef")
 
+    @releasing()
     def fit(
         self,
         X: UserData,
@@ -217,10 +220,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         base_scores : fixed scores of labels, which are added to those of the model, as in `ChainCRF.fit`.
         """
         self._validate_params()
-        if is_distributed(X):
-            raise ValueError(
-                "X is data on a cluster: SegmentCRF expects sequences in this process; use ChainCRF instead"
-            )
+        if self.engine is not None or is_distributed(X):
+            return self._fit_on_cluster(X, y, sample_weight, lengths, {"groups": groups, "base_scores": base_scores})
         earlier, prior = self._find_start(), self._find_prior()
         before = earlier or prior
         read = read_training_data(
@@ -232,7 +233,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             fit_labels=fit_labels, extend_labels=extend_labels, base_scores=base_scores, groups=groups,
             prior=None if prior is None else (prior.reader, prior.labels), by_token=False,
         )  # fmt: skip
-        reader, flat = read.reader, read.data
+        flat = read.data
         assert isinstance(flat, LabelledSequences)
         spec = SegmentLabels.of(read.labels.classes)
         if before is not None:
@@ -240,7 +241,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         if prior is not None and not read.n_tokens:
             self.model_ = prior
             return self
-        longest = self._longest(flat, spec) if before is None else before.longest
+        longest = self._longest(partial(longest_segment, flat, spec)) if before is None else before.longest
         legal = None if self.constraints is None else legal_labelings(self.constraints, spec.types)
         pooled, segment_reader = self._pool(X, lengths, flat, longest, before)
         data = LabelledSegments(
@@ -248,6 +249,25 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             groups=flat.groups, spec=spec, longest=longest, tail=bool(self.tail), pooled=pooled,
         )  # fmt: skip
         data.check()
+        return self._fit_segments(read, data, spec, earlier, prior, segment_reader)
+
+    def _fit_segments(
+        self,
+        read: TrainingData,
+        data: Any,
+        spec: SegmentLabels,
+        earlier: SegmentModel | None,
+        prior: SegmentModel | None,
+        segment_reader: SequenceReader | None = None,
+    ) -> Self:
+        """Fit the model to segments.
+
+        data : `LabelledSegments`, or `DistributedSegments` on a cluster.
+        spec : the labels of tokens and of segments.
+        earlier, prior : the model of a warm start, and the model that is the prior; None if there is none.
+        segment_reader : the reader of the inputs of whole segments, if these inputs are described by a function.
+        """
+        reader, before, pooled = read.reader, earlier or prior, getattr(data, "pooled", None)
 
         def kernels() -> dict[str, InputKernel]:
             of_tokens = self._kernels(reader, read.by_scale)
@@ -257,7 +277,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             segment_kernel = self._make_kernel("segment_kernel", pooled.shape[1], is_sparse(pooled), by_scale)
             return {**of_tokens, "segment_kernel": segment_kernel}
 
-        terms = partial(self._segment_terms, spec, longest)
+        terms = partial(self._segment_terms, spec, data.longest)
         known = None
         if prior is not None:
             positions = np.array([spec.types.index(label) for label in prior.spec.types], np.int32)
@@ -265,11 +285,44 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         dense = self._dense_inputs(reader)
         trained = self._train_chain(data, spec.types, kernels, earlier, terms, known, dense=dense)
         self.model_ = SegmentModel.of(
-            trained, (reader, read.labels, legal), self._specification, self._engine,
-            {} if before is None else dict(before.metadata), flat.base or (), longest=longest, tail=bool(self.tail),
+            trained, (reader, read.labels, data.legal), self._specification, self._engine,
+            {} if before is None else dict(before.metadata), getattr(data, "base", None) or (),
+            longest=data.longest, tail=bool(self.tail),
             segment_reader=segment_reader, pooling=None if pooled is None else self.pooling,
         )  # fmt: skip
         return self
+
+    def _fit_on_cluster(
+        self, X: UserData, y: UserData, sample_weight: UserData, lengths: UserData, others: Mapping[str, UserData]
+    ) -> Self:
+        from kernelcrf.distributed.corpus import DistributedSequences
+        from kernelcrf.distributed.segments import DistributedSegments, longest_of_parts, settle_tokens
+        from kernelcrf.distributed.training_data import read_parts
+
+        self._refuse_on_cluster({**others, "segment_kernel": self.segment_kernel})
+        earlier, prior = self._find_start(), self._find_prior()
+        before = earlier or prior
+        tokens = read_tokens if before is None else partial(read_tokens, is_tags=before.spec.is_tags)
+        read = read_parts(
+            X, y, sample_weight, lengths, self.engine, hash_features=self.hash_features,
+            n_components=self._expected_features(), classes=self.classes, class_weight=self.class_weight,
+            constraints=None, inputs=tuple(self._named_inputs),
+            earlier=None if earlier is None else (earlier.reader, earlier.labels),
+            prior=None if prior is None else (prior.reader, prior.labels),
+            read_tokens=tokens, settle=settle_tokens if before is None else None,
+            fit_labels=fit_labels, extend_labels=extend_labels,
+        )  # fmt: skip
+        spec, tokens_of_parts = SegmentLabels.of(read.labels.classes), read.data
+        assert isinstance(tokens_of_parts, DistributedSequences)
+        if before is not None:
+            check_base_scores(before.base, None)
+        if prior is not None and not read.n_tokens:
+            self.model_ = prior
+            return self
+        longest = self._longest(partial(longest_of_parts, tokens_of_parts, spec)) if before is None else before.longest
+        legal = None if self.constraints is None else legal_labelings(self.constraints, spec.types)
+        data = DistributedSegments.of(tokens_of_parts, spec, longest, bool(self.tail), legal)
+        return self._fit_segments(read, data, spec, earlier, prior)
 
     def _check_combinations(self) -> None:
         super()._check_combinations()
@@ -288,11 +341,14 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
     def _learns_names(self) -> bool:
         return super()._learns_names and (self.segment_kernel is None or self.pooling != ENDS)
 
-    def _longest(self, data: LabelledSequences, spec: SegmentLabels) -> int:
-        """Return the number of durations that have scores of their own."""
+    def _longest(self, find: Callable[[], int]) -> int:
+        """Return the number of durations that have scores of their own.
+
+        find : a function that returns the number of tokens of the longest segment of the data.
+        """
         if self.max_duration is not None:
             return int(self.max_duration)
-        longest = longest_segment(data, spec)
+        longest = find()
         return min(longest, MOST_DURATIONS) if self.tail else longest
 
     def _pool(

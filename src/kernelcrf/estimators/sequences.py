@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -241,6 +241,25 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         tags.target_tags.required = True
         tags.input_tags.sparse = tags.input_tags.dict = True
         return tags
+
+    def _refuse_on_cluster(self, others: Mapping[str, UserData]) -> None:
+        """Raise if data on a cluster cannot be combined with an argument or with the inputs.
+
+        others : a dict from names of arguments and parameters to their values, which must be None.
+        """
+        advice = {
+            "groups": "pass sequences in this process and engine=None, or C as a number",
+            "base_scores": "pass sequences in this process and engine=None, or add the scores as columns of X",
+        }
+        for name, value in others.items():
+            if value is not None:
+                usual = f"pass sequences in this process and engine=None, or {name}=None"
+                raise ValueError(f"{name} cannot be combined with data on a cluster: {advice.get(name, usual)}")
+        if any(not one.reads_whole_sequences for one in self._named_inputs.values()):
+            raise ValueError(
+                "inputs that read entries or columns cannot be combined with data on a cluster: pass sequences in this "
+                "process and engine=None, or inputs that read whole sequences"
+            )
 
     def _least_counts_of(self, of_inputs: Collection[str]) -> dict[str, float]:
         """Return a dict from names of terms to numbers: how often a pair must occur in the data to have a weight.

@@ -21,6 +21,7 @@ from kernelcrf.inference.segments import candidate_rows
 from kernelcrf.partitions.segments import SegmentPartition, SegmentRules
 from kernelcrf.readers.segments import KnownSegments, SegmentLabels
 from kernelcrf.score.cliques import SEGMENTS
+from kernelcrf.score.features import TokenFeatures
 from kernelcrf.score.terms import Term
 from kernelcrf.validation import ParameterError, shown
 
@@ -115,15 +116,19 @@ class LabelledSegments(LabelledSequences):
                     "labels that may be wrong, or omit constraints="
                 )
 
+    def partition(self, tokens: Mapping[str, TokenFeatures]) -> SegmentPartition:  # type: ignore[override]
+        """Return all sequences as one partition, with the features of the terms that have inputs."""
+        base = self.spec.base_of_types(self.base)
+        return SegmentPartition(self.chains, len(self.spec.types), self.rules, *self.known, tokens, self.weights, base)
+
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[Any]:
-        pairs, known = {term.name: term.pairs for term in terms}, self.known
+        pairs = {term.name: term.pairs for term in terms}
         rows = {
             name: of_term.rows.with_pairs(pairs[name])
             for name, of_term in features.items()
             if isinstance(of_term, CliqueFeatures)
         }
-        base = self.spec.base_of_types(self.base)
-        return [SegmentPartition(self.chains, len(self.spec.types), self.rules, *known, rows, self.weights, base)]
+        return [self.partition(rows)]
 
     def digest(self) -> dict[str, Any]:
         pooled = None if self.pooled is None else digest_array(self.pooled)

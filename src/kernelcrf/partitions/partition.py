@@ -171,6 +171,10 @@ class RowPartition(Partition, Protocol):
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
         return function(self, at)
 
+    def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
+        """Return the loss and its gradient for the parameters theta; scores and results of inference are not kept."""
+        return self.evaluate(layout, theta, n_jobs, curvature=False)[0]
+
     def curvature(self, at: PartitionState) -> Any:
         """Return the part of a state that products with the Hessian need.
 

@@ -180,16 +180,9 @@ def read_tokens(y: UserData, chains: Chains, *, flat: bool = False, is_tags: boo
     """
     if flat or not _has_segments(y):
         return flat_labels(y, chains, flat=flat)
-    rows = read_list(y, "y")
-    if len(rows) != chains.n_samples:
-        raise ValueError(
-            f"y has {len(rows)} lists of segments and X has {chains.n_samples} sequences: expected a list for each "
-            "sequence of X"
-        )
-    lengths: list[int] = chains.lengths.tolist()
-    tables = [_segments(row, lengths[i], chains.number(i)) for i, row in enumerate(rows)]
+    tables, lengths = _tables(y, chains), chains.lengths.tolist()
     if is_tags is None:
-        is_tags = not all(_are_runs(table, T) for table, T in zip(tables, lengths, strict=True))
+        is_tags = need_tags(y, chains)
     labels: list[UserData] = []
     for table, T in zip(tables, lengths, strict=True):
         tokens: list[UserData] = [OUTSIDE if is_tags else None] * T
@@ -203,6 +196,26 @@ def read_tokens(y: UserData, chains: Chains, *, flat: bool = False, is_tags: boo
             tokens[start:end] = [f"B-{label}" if is_tags else label, *[inner] * (end - start - 1)]
         labels += tokens
     return labels
+
+
+def need_tags(y: UserData, chains: Chains, *, flat: bool = False) -> bool:
+    """Return whether y has lists of segments that must be read as IOB2 tags, as `read_tokens` explains."""
+    if flat or not _has_segments(y):
+        return False
+    pairs = zip(_tables(y, chains), chains.lengths.tolist(), strict=True)
+    return not all(_are_runs(table, T) for table, T in pairs)
+
+
+def _tables(y: UserData, chains: Chains) -> list[list[tuple[int, int, Any]]]:
+    """Return the segments of each sequence, from left to right."""
+    rows = read_list(y, "y")
+    if len(rows) != chains.n_samples:
+        raise ValueError(
+            f"y has {len(rows)} lists of segments and X has {chains.n_samples} sequences: expected a list for each "
+            "sequence of X"
+        )
+    lengths: list[int] = chains.lengths.tolist()
+    return [_segments(row, lengths[i], chains.number(i)) for i, row in enumerate(rows)]
 
 
 def extend_labels(reader: LabelReader, tokens: Iterable[UserData], classes: UserData = None) -> LabelReader:
