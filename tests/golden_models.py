@@ -19,7 +19,17 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from kernelcrf import ChainCRF, GraphCRF, Input, LabelFeatures, MarkovNetwork, MultiLabelCRF, Symmetry, save
+from kernelcrf import (
+    CandidateCRF,
+    ChainCRF,
+    GraphCRF,
+    Input,
+    LabelFeatures,
+    MarkovNetwork,
+    MultiLabelCRF,
+    Symmetry,
+    save,
+)
 from kernelcrf.basis import Landmarks
 from kernelcrf.formats import Templates
 from kernelcrf.kernels import Polynomial
@@ -79,6 +89,10 @@ def edge_graphs() -> list[tuple]:
 def typed_graphs() -> list[dict]:
     types = {"node_types": ["p", "q", "p", "q"], "edge_types": [0, 1, 0, 1], "cliques": {"all": [[0, 1, 2, 3]]}}
     return [{"nodes": nodes, "edges": edges} | types for nodes, edges in graphs()]
+
+
+def candidates() -> list[list[np.ndarray]]:
+    return [[numbers(50 + 10 * i + t, 3, 2) for t in range(T)] for i, T in enumerate(LENGTHS)]
 
 
 def rows() -> np.ndarray:
@@ -177,10 +191,11 @@ KINDS = {
     "graph-laplace": ({"laplace": True}, graphs, node_labels(TWO)),
     "sets-laplace": ({"laplace": True, "structure": "full"}, rows, SETS),
     "table-laplace": ({"laplace": True, "structure": "full"}, table, None),
+    "candidates": ({}, candidates, labels((0, 1, 2))),
     "table-rbf": ({"kernel": "rbf", "structure": "tree"}, table, None),
 }
 # The estimator of a kind, by the first word of its name; all others are kinds of ChainCRF.
-ESTIMATORS = {"graph": GraphCRF, "sets": MultiLabelCRF, "table": MarkovNetwork}
+ESTIMATORS = {"candidates": CandidateCRF, "graph": GraphCRF, "sets": MultiLabelCRF, "table": MarkovNetwork}
 # Transformers that can be stored, each after the one before it.
 STEPS = {
     "pipeline": (StandardScaler(), MinMaxScaler(), RobustScaler(), MaxAbsScaler(), PCA(2, whiten=True)),
@@ -194,7 +209,7 @@ def inputs(name: str) -> list:
     return TEMPLATES.features(made) if name == "templates" else made
 
 
-def estimator(name: str) -> ChainCRF | GraphCRF | MultiLabelCRF | MarkovNetwork:
+def estimator(name: str) -> CandidateCRF | ChainCRF | GraphCRF | MultiLabelCRF | MarkovNetwork:
     """The estimator of a kind before its fit."""
     kind = ESTIMATORS.get(name.split("-")[0], ChainCRF)
     landmarks = {} if kind is MarkovNetwork or "inputs" in KINDS[name][0] else {"n_components": 6}

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kernelcrf.estimators.candidates import CandidateCRF
     from kernelcrf.estimators.chain import ChainCRF
     from kernelcrf.estimators.chain_over import ChainOver
     from kernelcrf.estimators.classifier import KernelClassifier
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kernelcrf.report import make_report
 else:
     _HOMES = {
+        "CandidateCRF": "kernelcrf.estimators.candidates",
         "ChainCRF": "kernelcrf.estimators.chain",
         "ChainOver": "kernelcrf.estimators.chain_over",
         "ConformalLabellings": "kernelcrf.estimators.conformal_labellings",
@@ -69,6 +71,7 @@ else:
 __version__ = version("kernelcrf")
 
 __all__ = [
+    "CandidateCRF",
     "ChainCRF",
     "ChainOver",
     "ConformalLabellings",

@@ -17,6 +17,9 @@ REFUSED = {
     "graph": "a model of 'GraphCRF'",
     "sets": "a model of 'MultiLabelCRF'",
     "table": "a model of 'MarkovNetwork'",
+    "candidates": "a model of 'CandidateCRF'",
+    "symmetry": "a label kernel of the kind 'orbits'",
+    "label-features": "a label kernel of the kind 'product'",
     "edge": "the parameter edge_kernel of version 0.1",
 }
 

@@ -23,6 +23,7 @@ from functools import cached_property
 import numpy as np
 
 from kernelcrf.arrays import Array, Config, Places
+from kernelcrf.kernels.candidates import Candidates
 from kernelcrf.kernels.durations import DurationKernel
 from kernelcrf.kernels.labels import KINDS, LabelKernel, LabelMap
 from kernelcrf.kernels.orbits import Orbits
@@ -194,6 +195,7 @@ LABEL_KERNELS: dict[str, type[LabelMap]] = {
     "product": Product,
     "durations": DurationKernel,
     "orbits": Orbits,
+    "candidates": Candidates,
 }
 """The classes of label kernels by the kinds that model files name."""
 

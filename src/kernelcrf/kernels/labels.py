@@ -46,11 +46,17 @@ class LabelMap(ABC):
 
     @property
     def views(self) -> int:
-        """Return the number V of rows of features that a clique has, which is 1 unless a group moves inputs.
+        """Return the number V of rows of features that a clique has.
 
-        A has then V blocks of `rank` columns, one for each row of features of the clique.
+        It is 1, unless a group moves inputs, or tokens have candidates with features. A has then V blocks of `rank`
+        columns, one for each row of features of the clique.
         """
         return 1
+
+    @property
+    def moves_inputs(self) -> bool:
+        """Return whether the rows of features of a clique are those of one input that a group moves."""
+        return False
 
     @property
     @abstractmethod

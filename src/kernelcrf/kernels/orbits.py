@@ -90,6 +90,10 @@ class Orbits(LabelMap):
         return len(self.images) if self.sees_inputs else 1
 
     @property
+    def moves_inputs(self) -> bool:
+        return self.sees_inputs
+
+    @property
     def norm(self) -> float:
         return 1.0 if self.sees_inputs else float(len(self.images))
 

@@ -249,8 +249,9 @@ def _read_layout(
         # The size of a label kernel is compared before its rank is computed, which takes memory.
         n, size = maps[term.name].n if term.name in maps else 1, sizes[term.cliques]
         fits = type(term.n) is int and type(n) is int and term.n == n and size == term.k_y.L
-        moved = (1, 0) if term.views is None else term.views.columns.shape
-        fits = fits and moved[0] == term.k_y.views and (term.views is None or moved[1] == widths[str(term.input)])
+        fits = fits and term.k_y.moves_inputs == (term.views is not None)
+        if term.views is not None:
+            fits = fits and term.views.columns.shape == (term.k_y.views, widths[str(term.input)])
         if not fits or (term.pairs is not None and term.pairs.n != n):
             raise ModelFileError(
                 f"the term {shown(term.name)} of the model file has {shown(term.n)} features and a label kernel of "

@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from kernelcrf.arrays import Arrays, Config, UserData
 from kernelcrf.estimators.base import Estimator
+from kernelcrf.estimators.candidates import CandidateCRF
 from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.estimators.classifier import KernelClassifier
 from kernelcrf.estimators.graph import GraphCRF
@@ -26,7 +27,7 @@ from kernelcrf.persistence.error import CONTENT_ERRORS
 from kernelcrf.persistence.wapiti import begins_like_wapiti
 from kernelcrf.validation import PATH, shown, validated
 
-Model = ChainCRF | SegmentCRF | KernelClassifier | GraphCRF | MarkovNetwork | MultiLabelCRF
+Model = ChainCRF | SegmentCRF | KernelClassifier | GraphCRF | MarkovNetwork | MultiLabelCRF | CandidateCRF
 ESTIMATORS: dict[str, type[Model]] = {cls.__name__: cls for cls in get_args(Model)}
 PIPELINE, STEP = "Pipeline", "step "
 

@@ -74,6 +74,10 @@ class InputTerm(NamedTuple):
         return self.cliques == STEPS
 
 
+# Label kernels of Symmetry and LabelFeatures, for which the tagger has no code.
+SHARED = ("orbits", "product")
+
+
 @dataclass(frozen=True, eq=False)
 class StoredModel:
     """A model that was read from a file.
@@ -323,6 +327,11 @@ def _read_terms(
 
 
 def _read_label_kernel(config: Config) -> LabelKernel:
+    if config["kind"] in SHARED:
+        raise ModelFileError(
+            f"the labels of the model share weights by a label kernel of the kind {config['kind']!r}, which "
+            "kernelcrf-tagger does not know. Open the file with kernelcrf.load"
+        )
     if config["kind"] not in KINDS:
         raise ModelFileError(
             f"the model file has a label kernel with kind={shown(config['kind'])}: expected one of "
