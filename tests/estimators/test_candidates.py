@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from joint_twin import JointTwin
 from kernelcrf import CandidateCRF, ChainCRF, Input, load
+from kernelcrf.basis import Landmarks
 
 C, GAMMA, D, E = 2.0, 0.4, 2, 3
 RNG = np.random.default_rng(0)
@@ -215,6 +216,7 @@ def test_wrong_steps_are_named(change, message):
     ("parameters", "message"),
     [
         ({"prior": "model.kcrf"}, "prior="),
+        ({"n_components": Landmarks(5, features="recomputed")}, "CandidateCRF stores features"),
         ({"inputs": {"near": Input("rbf", columns=[0])}}, "inputs__near__columns"),
         ({"inputs": {"near": Input("rbf", scores="starts")}}, "inputs__near__scores"),
         ({"solver": "dual"}, "dual"),

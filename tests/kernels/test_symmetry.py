@@ -8,6 +8,7 @@ from sklearn.base import clone
 
 from joint_twin import JointTwin
 from kernelcrf import ChainCRF, Input, KernelClassifier, SegmentCRF, Symmetry, load
+from kernelcrf.basis import Landmarks
 from kernelcrf.kernels.joint_labels import label_kernels_from_config, label_kernels_to_config
 from kernelcrf.kernels.orbits import Orbits, Views
 
@@ -103,6 +104,13 @@ def test_several_inputs_move_and_score_steps():
     assert crf.certificate_.objective == pytest.approx(many.certificate_.objective / G, rel=1e-6)
     with pytest.raises(AttributeError, match="edge_coef_ is not available"):
         crf.edge_coef_  # noqa: B018
+
+
+def test_features_that_are_not_stored_give_the_same_fit(model):
+    n_components = Landmarks(None, features="recomputed")
+    crf = ChainCRF("rbf", n_components=n_components, label_kernel=CHORDS, certify_full=True, **TIGHT).fit(X, Y)
+    assert crf.certificate_.objective == pytest.approx(model.certificate_.objective, rel=1e-8)
+    assert crf.certificate_.gap_full < 1e-6
 
 
 def test_moved_sequences_get_the_moved_labels(model):

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from kernelcrf.arrays import Array, Floats, NamedInputs, UserData
+from kernelcrf.basis.landmarks import Landmarks
 from kernelcrf.decoding import VITERBI, DecodingRule, rules_for
 from kernelcrf.distributions.candidates import CandidateDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames, InputEstimator
@@ -186,6 +187,12 @@ class CandidateCRF(InputEstimator[CandidateModel]):
         super()._check_combinations()
         if self.prior is not None:
             raise ParameterError(f"prior={shown(self.prior)}: expected None, because CandidateCRF cannot use a prior")
+        of_inputs = {f"inputs__{name}__n_components": one.n_components for name, one in self._named_inputs.items()}
+        for name, given in {"n_components": self.n_components, **of_inputs}.items():
+            if isinstance(given, Landmarks) and given.features == "recomputed":
+                raise ParameterError(
+                    f"{name}={shown(given)}: expected features='auto' or 'stored', because CandidateCRF stores features"
+                )
         for name, one in self._named_inputs.items():
             if one.columns is not None:
                 raise ParameterError(

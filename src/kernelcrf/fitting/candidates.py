@@ -56,6 +56,10 @@ class LabelledCandidates(LabelledSequences):
         inputs = {name: digest_array(self.rows(name)) for name in self.X.matrices}
         return super().digest() | {"candidates": inputs}
 
+    def has_room(self, n_values: int) -> bool:
+        # Features are always stored: a row of zeros is added to them.
+        return True
+
     def observed(self, term: Term, least: float) -> Pairs | None:
         return None
 
