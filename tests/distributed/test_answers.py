@@ -77,6 +77,50 @@ def test_segments_of_a_bag(crf):
     equal(segments.predict(db.from_sequence(WORDS, npartitions=2)).compute(), segments.predict(WORDS))
 
 
+def test_scores_count_the_right_labels_of_all_partitions(crf):
+    y = [[None if k == 3 else label for k, label in enumerate(row)] for row in TAGS]
+    y[0], y[-1] = ["B", "B"], [None] * len(y[-1])
+    expected = crf.score(WORDS, y)
+    assert 0.5 < expected < 1
+    bags = [db.from_sequence(part, npartitions=3) for part in (WORDS, y)]
+    assert crf.score(*bags) == pytest.approx(expected)
+    cuts, weights = [slice(0, 5), slice(5, 12)], np.linspace(0, 2, 12)
+    sources = SequenceSources([partial(RawSequences, WORDS[cut], y[cut], weights[cut]) for cut in cuts])
+    assert crf.score(sources) == pytest.approx(crf.score(WORDS, y, weights))
+    with dask.config.set({"dataframe.convert-string": False}):
+        frame = dd.from_pandas(pd.DataFrame({"features": WORDS, "tags": TAGS}), npartitions=2)
+        assert crf.score(frame, "tags") == crf.score(WORDS, TAGS)
+    with pytest.raises(ValueError, match="no known label"):
+        crf.score(bags[0], db.from_sequence([[None] * len(x) for x in WORDS], npartitions=3))
+
+
+def test_scores_of_rows(rows, classifier):
+    X, y = rows
+    y, weights = np.where(np.arange(40) % 7 == 0, "no", y), np.arange(40) % 3
+    arrays = [da.from_array(one, chunks=chunks) for one, chunks in ((X, (15, 3)), (y, 15), (weights, 15))]
+    assert classifier.score(*arrays[:2]) == pytest.approx(classifier.score(X, y))
+    assert classifier.score(*arrays) == pytest.approx(classifier.score(X, y, weights))
+    frame = dd.from_pandas(pd.DataFrame(X, columns=list("abc")).assign(y=y), npartitions=2)
+    named = KernelClassifier(n_components=10, random_state=0).fit(pd.DataFrame(X, columns=list("abc")), rows[1])
+    assert named.score(frame, "y") == pytest.approx(named.score(pd.DataFrame(X, columns=list("abc")), y))
+
+
+def test_distributions_of_a_bag_answer_lazily(crf):
+    here, there = (crf.distribution(X) for X in (WORDS, db.from_sequence(WORDS, npartitions=3)))
+    assert there.spans(scheme="runs").compute() == list(here.spans(scheme="runs"))
+    assert there.spans(scheme="runs", n_best=1).compute() == list(here.spans(scheme="runs", n_best=1))
+    assert there.labelled_marginals().compute() == list(here.labelled_marginals())
+    np.testing.assert_allclose(there.entropy().compute(), here.entropy())
+    equal(there.decode("marginal").compute(), here.decode("marginal"))
+    equal(there.marginals().compute(), here.marginals())
+    equal([best[0][0] for best in there.k_best(2).compute()], [best[0][0] for best in here.k_best(2)])
+    segments = SegmentCRF("linear", C=10.0, max_duration=2).fit(WORDS, TAGS)
+    (one,) = dask.compute(*segments.distribution([dask.delayed(WORDS)]).spans())
+    assert one == list(segments.distribution(WORDS).spans())
+    with pytest.raises(ValueError, match="compares the spans of all sequences"):
+        there.spans(rule="f1")
+
+
 def test_a_refit_does_not_change_answers_that_were_asked_for_before():
     model = ChainCRF("linear", C=10.0).fit(WORDS, TAGS)
     before, bag = model.predict(WORDS), model.predict(db.from_sequence(WORDS))

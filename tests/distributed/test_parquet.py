@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clusters import Inline
-from kernelcrf import ChainCRF
+from kernelcrf import ChainCRF, SegmentCRF
 from kernelcrf.distributed import read_parquet, tag_parquet
 from kernelcrf.formats.records import FormatError
 
@@ -111,6 +111,28 @@ def test_f1_decoding_needs_all_sequences(tmp_path):
         tag_parquet(crf, tmp_path / "a.parquet", tmp_path / "out", engine=Inline())
     crf.set_params(decoding="viterbi")
     assert tag_parquet(crf, tmp_path / "a.parquet", tmp_path / "out", engine=Inline()).sequences == 2
+
+
+@pytest.mark.parametrize("estimator", [ChainCRF, SegmentCRF])
+def test_spans_are_a_column(tmp_path, estimator):
+    X = [[["a"], ["b"], ["c"]], [["c"]], [], [["b"], ["b"]]]
+    crf = estimator("linear", C=10.0).fit(X[:2] * 3, [["B-X", "I-X", "O"], ["O"]] * 3)
+    pq.write_table(pa.table({"features": pa.array(X, pa.list_(pa.list_(pa.string())))}), tmp_path / "a.parquet")
+    tag_parquet(crf, tmp_path / "a.parquet", tmp_path / "out", spans=True, probabilities=True, engine=Inline())
+    table = pq.read_table(tmp_path / "out")
+    expected = crf.distribution(X).spans()
+    rows = [
+        [(one["start"], one["end"], one["label"], one["probability"]) for one in row]
+        for row in table["spans"].to_pylist()
+    ]
+    assert [[one[:3] for one in row] for row in rows] == [[tuple(one)[:3] for one in row] for row in expected]
+    for row, spans in zip(rows, expected, strict=True):
+        np.testing.assert_allclose([one[3] for one in row], [one.probability for one in spans], atol=1e-12)
+    assert table["labels"].to_pylist() == [list(row) for row in crf.predict(X)]
+    with pytest.raises(ValueError, match="spans=True cannot be combined with sequence='of'"):
+        tag_parquet(crf, tmp_path / "a.parquet", tmp_path / "other", spans=True, sequence="of", engine=Inline())
+    with pytest.raises(ValueError, match="name of a column of predictions"):
+        tag_parquet(crf, tmp_path / "a.parquet", tmp_path / "other", spans=True, keep=["spans"], engine=Inline())
 
 
 def test_a_sequence_in_two_files_is_not_cut_when_it_is_tagged(tmp_path):

@@ -2,22 +2,34 @@
 
 Nothing is computed before the user asks for it, for example with `compute` or `to_parquet`. A collection of sequences
 becomes a dask.bag with one entry per sequence, and rows become a dask.array. A list of delayed values becomes a list
-of delayed values, and so do the functions of `SequenceSources`.
+of delayed values, and so do the functions of `SequenceSources`. Only scores are numbers, and computed at once: each
+partition counts its right labels, and the counts are added up.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import dask
 import numpy as np
 
 from kernelcrf.arrays import UserData
 from kernelcrf.decoding import find_rule
-from kernelcrf.distributed.sources import RawSequences, SequenceSources, list_delayed, read_frame_inputs
+from kernelcrf.distributed.cluster import Cluster
+from kernelcrf.distributed.sources import (
+    RawSequences,
+    SequenceSources,
+    list_delayed,
+    load_rows,
+    load_sequences,
+    read_frame_inputs,
+)
+from kernelcrf.distributions.sequences import count_right
+from kernelcrf.readers.rows import count_right_rows
 from kernelcrf.validation import shown
 
 
@@ -27,12 +39,116 @@ def answer_sequences(crf: Any, method: str, X: UserData, **options: UserData) ->
     crf : a fitted estimator of sequences.
     options : arguments of the method; base scores and lengths must be None.
     """
-    if method == "predict" and find_rule(crf.decoding).pools_samples:
+    if method == "predict":
+        _refuse_pooling(crf.decoding)
+    return _bag_of(X, _delay(_answer_sequences, crf, method, X, options))
+
+
+@dataclass(frozen=True, eq=False)
+class DistributionOfParts:
+    """The distributions p(y|x) of the sequences of a Dask collection; the methods give lazy collections.
+
+    crf : a fitted estimator of sequences.
+    X : the collection.
+
+    Examples
+    --------
+    >>> import dask.bag
+    >>> from kernelcrf import ChainCRF
+    >>> X, y = [[["w=a"], ["w=b"]], [["w=b"]]] * 5, [["A", "B"], ["B"]] * 5
+    >>> crf = ChainCRF("linear", C=10.0).fit(X, y)
+    >>> distribution = crf.distribution(dask.bag.from_sequence(X, npartitions=2))
+    >>> distribution.spans(scheme="runs").map(len).compute(scheduler="threads")[:2]
+    [2, 1]
+    """
+
+    crf: Any
+    X: UserData
+
+    def decode(self, rule: UserData = None) -> Any:
+        """Return the labels, as `predict` does; `rule` may be another decoding rule."""
+        _refuse_pooling(self.crf.decoding if rule is None else rule)
+        return self._ask("decode", rule=rule)
+
+    def marginals(self) -> Any:
+        """Return the probabilities of labels, as `predict_proba` does."""
+        return self._ask("marginals")
+
+    def labelled_marginals(self) -> Any:
+        """Return a list with a dict from labels to probabilities per token, for each sequence."""
+        return self._ask("labelled_marginals")
+
+    def entropy(self) -> Any:
+        """Return the entropy of p(y|x), one number per sequence."""
+        return self._ask("entropy")
+
+    def k_best(self, k: int = 1) -> Any:
+        """Return the k likeliest labellings of each sequence with their log-probabilities, best first."""
+        return self._ask("k_best", k=k)
+
+    def spans(self, **options: UserData) -> Any:
+        """Return spans with their probabilities, one list per sequence.
+
+        options : the options of the method `spans` for sequences in this process, such as threshold=0.5.
+        """
+        if not {"threshold", "n_best"} & options.keys():
+            _refuse_pooling(options.get("rule") or self.crf.decoding)
+        return self._ask("spans", **options)
+
+    def _ask(self, method: str, **options: UserData) -> Any:
+        return _bag_of(self.X, _delay(_ask_distribution, self.crf, method, self.X, options))
+
+
+def score_parts(estimator: Any, X: UserData, y: UserData, sample_weight: UserData, **others: UserData) -> float:
+    """Return the fraction of known labels of a Dask collection that are predicted right.
+
+    y : the labels, in one of the forms that `fit` accepts on a cluster.
+    sample_weight : for rows, a Dask collection or the name of a column. For sequences, it must be None: weights are a
+        column of a data frame, or part of `RawSequences`.
+    others : arguments that must be None.
+    """
+    refuse_on_parts(others)
+    if getattr(estimator, "decoding", None) is not None:
+        _refuse_pooling(estimator.decoding)
+    of_rows = not hasattr(estimator, "decoding")
+    # Data that are on a cluster already are loaded by the two methods that LazyParts has.
+    lazy = cast(Cluster, LazyParts())
+    raw = load_rows(X, y, sample_weight, lazy) if of_rows else load_sequences(X, y, sample_weight, lazy)
+    model = dask.delayed(copy(estimator), traverse=False, pure=False)
+    counts = dask.compute(*(dask.delayed(_count_right, pure=False)(model, part) for part in raw))
+    right, total = np.sum([(0.0, 0.0), *counts], axis=0)
+    if not total:
+        raise ValueError("y has no known label with a weight above 0: expected at least one label to score")
+    return float(right / total)
+
+
+class LazyParts:
+    """The methods of a cluster that loading data needs; they return delayed values, which Dask computes later."""
+
+    def load(self, sources: Sequence[Any]) -> list[Any]:
+        """Return one delayed value per source."""
+        return [
+            source if dask.is_dask_collection(source) else dask.delayed(operator.call, pure=False)(source)
+            for source in sources
+        ]
+
+    def each(self, function: Any, *parts: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
+        """Return one delayed call of `function` per part."""
+        call = dask.delayed(function, pure=False)
+        return [call(*arguments, *shared) for arguments in zip(*parts, strict=True)]
+
+
+def _refuse_pooling(rule: UserData) -> None:
+    """Raise if a decoding rule compares the spans of all sequences."""
+    if find_rule(rule).pools_samples:
         raise ValueError(
-            f"decoding={shown(crf.decoding)} compares the spans of all sequences, but each partition of X is labelled "
+            f"decoding={shown(rule)} compares the spans of all sequences, but each partition of X is labelled "
             "alone: call set_params(decoding='viterbi'), or pass sequences in this process"
         )
-    answers = _delay(_answer_sequences, crf, method, X, options)
+
+
+def _bag_of(X: UserData, answers: list[Any]) -> Any:
+    """Return delayed lists of answers in the form that suits X: as they are, or as a dask.bag."""
     if isinstance(X, SequenceSources | list | tuple):
         return answers
     import dask.bag
@@ -63,11 +179,7 @@ def answer_rows(estimator: Any, method: str, X: UserData, **options: UserData) -
 
 def _delay(answer: Any, estimator: Any, method: str, X: UserData, options: Mapping[str, UserData]) -> list[Any]:
     """Return one delayed answer per partition of X."""
-    for name in ("base_scores", "lengths"):
-        if options.get(name) is not None:
-            raise ValueError(
-                f"{name} cannot be combined with data on a cluster: pass X in this process, or {name}=None"
-            )
+    refuse_on_parts({name: options.get(name) for name in ("base_scores", "lengths")})
     # If the original is fitted again, the copy keeps its model.
     model = dask.delayed(copy(estimator), traverse=False, pure=False)
     if isinstance(X, SequenceSources):
@@ -77,15 +189,38 @@ def _delay(answer: Any, estimator: Any, method: str, X: UserData, options: Mappi
     return [dask.delayed(answer, pure=False)(model, method, part, dict(options)) for part in parts]
 
 
+def refuse_on_parts(others: Mapping[str, UserData]) -> None:
+    """Raise if an argument of a method is not None and cannot be combined with data on a cluster."""
+    for name, value in others.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} cannot be combined with data on a cluster: pass X in this process, or {name}=None"
+            )
+
+
 # A worker calls the functions below with one partition.
 
 
-def _answer_sequences(crf: Any, method: str, part: UserData, options: dict[str, UserData]) -> list[Any]:
+def _sequences_of(part: UserData) -> tuple[Any, Any]:
+    """Return the sequences of a partition, and their lengths if the sequences are one after the other, else None."""
     if isinstance(part, RawSequences):
-        X, options = part.X, options | {"lengths": part.lengths}
-    else:
-        X = read_frame_inputs(part) if hasattr(part, "columns") else list(part)
-    return list(getattr(crf, method)(X, **options))
+        return part.X, part.lengths
+    return (read_frame_inputs(part) if hasattr(part, "columns") else list(part)), None
+
+
+def _answer_sequences(crf: Any, method: str, part: UserData, options: dict[str, UserData]) -> list[Any]:
+    X, lengths = _sequences_of(part)
+    return list(getattr(crf, method)(X, **options | {"lengths": lengths}))
+
+
+def _ask_distribution(crf: Any, method: str, part: UserData, options: dict[str, UserData]) -> list[Any]:
+    return list(getattr(crf.distribution(*_sequences_of(part)), method)(**options))
+
+
+def _count_right(estimator: Any, part: RawSequences) -> tuple[float, float]:
+    if hasattr(estimator, "decoding"):
+        return count_right(estimator.distribution(part.X, part.lengths), part.y, part.weights, part=True)
+    return count_right_rows(part.y, estimator.predict(part.X), estimator.classes_, part.weights)
 
 
 def _answer_rows(estimator: Any, method: str, part: UserData, options: dict[str, UserData]) -> Any:

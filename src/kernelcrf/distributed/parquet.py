@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelcrf.answers.spans import PredictedSpan
 from kernelcrf.arrays import UserData
 from kernelcrf.decoding import find_rule, rule_to_config
 from kernelcrf.distributed.cluster import Cluster, releasing
@@ -106,6 +107,7 @@ def tag_parquet(
     sequence: str | None = None,
     keep: Sequence[str] = (),
     probabilities: bool = False,
+    spans: bool = False,
     engine: Cluster | None = None,
 ) -> TaggingReport:
     """Label the sequences of Parquet files on a cluster, and write a folder with one Parquet file per part of the data.
@@ -118,7 +120,7 @@ def tag_parquet(
 
     Parameters
     ----------
-    crf : ChainCRF
+    crf : ChainCRF or SegmentCRF
         A fitted model.
     source, target : str or path
         A file or folder to read, as for `read_parquet`, and the folder to write to, which is created if necessary.
@@ -128,6 +130,9 @@ def tag_parquet(
         Columns of the source to copy to the result.
     probabilities : bool
         Whether to write the marginal probability of each predicted label too.
+    spans : bool
+        Whether to write a column with the spans of each sequence too: lists of entries (start, end, label,
+        probability), as `ChainDistribution.spans` returns them. Rows must be sequences.
     engine : DaskEngine or None
         The engine to use; None uses the current Dask client.
 
@@ -148,7 +153,12 @@ def tag_parquet(
     >>> pq.read_table("labelled").column("labels").to_pylist()[:2]
     [['A', 'B'], ['B']]
     """
-    written = ["labels", *(["probabilities"] if probabilities else [])]
+    written = ["labels", *(["probabilities"] if probabilities else []), *(["spans"] if spans else [])]
+    if spans and sequence is not None:
+        raise ValueError(
+            f"spans=True cannot be combined with sequence={shown(sequence)}: expected one row per sequence, because a "
+            "span belongs to a sequence and not to a token. Pass spans=False, or write one row per sequence"
+        )
     if taken := [name for name in written if name in keep]:
         raise ValueError(
             f"keep={shown(list(keep))} has {taken[0]!r}, which is the name of a column of predictions in the result: "
@@ -169,12 +179,13 @@ def tag_parquet(
     identity = {
         "model": model_digest(crf.model_, _decoding(crf)),
         "source": [[file.path, file.size, file.mtime_ns] for file in files],
-        "options": {"sequence": sequence, "keep": list(keep), "probabilities": bool(probabilities)},
+        "options": {"sequence": sequence, "keep": list(keep), "probabilities": bool(probabilities)}
+        | ({"spans": True} if spans else {}),
         "version": version("kernelcrf"),
     }
     start = time.perf_counter()
     folder = RunFolder.claim(*_locate(target), identity)
-    shared = (crf, folder, tuple(keep), probabilities)
+    shared = (crf, folder, tuple(keep), probabilities, spans)
     counts = cluster.fetch(cluster.each(_tag, parts, range(len(parts)), shared=shared))
     folder.remove_partial_files()
     sequences, tokens = (int(total) for total in np.sum([(0, 0), *counts], axis=0))
@@ -182,7 +193,7 @@ def tag_parquet(
 
 
 def _tag(
-    part: ParquetPart, k: int, crf: UserData, folder: RunFolder, keep: tuple[str, ...], probabilities: bool
+    part: ParquetPart, k: int, crf: UserData, folder: RunFolder, keep: tuple[str, ...], probabilities: bool, spans: bool
 ) -> tuple[int, int]:
     """Label part k of the data and write it to the folder, unless the folder has it already.
 
@@ -195,18 +206,29 @@ def _tag(
     data = part()
     lengths = np.asarray(data.lengths)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    labels = np.concatenate([np.empty(0, crf.classes_.dtype), *crf.predict(data.X, lengths=lengths)])
+    distribution = crf.distribution(data.X, lengths)
+    labels = np.concatenate([np.empty(0, crf.classes_.dtype), *distribution.decode()])
     columns = part.columns(keep)
     values = {"labels": pa.array(labels)}
     if probabilities:
-        p = np.concatenate([np.empty((0, len(crf.classes_))), *crf.predict_proba(data.X, lengths=lengths)])
+        p = distribution.probabilities
         index = {label: j for j, label in enumerate(crf.classes_.tolist())}
         values["probabilities"] = pa.array(p[np.arange(len(p)), [index[label] for label in labels.tolist()]])
     for key, flat in values.items():
         columns[key] = flat if part.sequence is not None else pa.ListArray.from_arrays(pa.array(offsets), flat)
+    if spans:
+        columns["spans"] = _span_column(distribution.spans(), values["labels"].type)
     sequences, tokens = len(lengths), int(offsets[-1])
     folder.write(name, pa.table(columns), sequences, tokens)
     return sequences, tokens
+
+
+def _span_column(spans: list[list[PredictedSpan]], of_labels: ArrowObject) -> ArrowObject:
+    """Return spans as an Arrow array with one list per sequence; `of_labels` is the type of labels."""
+    pa, _ = arrow()
+    kinds = [("start", pa.int32()), ("end", pa.int32()), ("label", of_labels), ("probability", pa.float64())]
+    rows = [[{name: getattr(one, name) for name, _ in kinds} for one in row] for row in spans]
+    return pa.array(rows, pa.list_(pa.struct(kinds)))
 
 
 def _ends(part: ParquetPart) -> tuple[Any, Any] | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from kernelcrf.answers.accepted_labels import PREDICATE, accepted
 from kernelcrf.answers.spans import PredictedSpan
 from kernelcrf.answers.weights import data_frame
@@ -18,6 +20,7 @@ from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.chain_field import ChainField
 from kernelcrf.models.segments import SegmentField
 from kernelcrf.readers.containers import Ragged
+from kernelcrf.readers.weights import TokenWeights, score_weights
 from kernelcrf.validation import SEED, SIZE, either, validated
 
 
@@ -118,3 +121,29 @@ class SequenceDistribution(Distribution):
 
     def _name_labels(self, indices: Labels) -> list[Array]:
         return self.model.labels.decode(indices, self.chains)
+
+
+def count_right(
+    distribution: SequenceDistribution,
+    y: UserData,
+    sample_weight: UserData = None,
+    lengths: UserData = None,
+    *,
+    part: bool = False,
+) -> tuple[float, float]:
+    """Return the number of tokens whose known label is predicted right, and the number of tokens with a known label.
+
+    Tokens count with their weights.
+
+    y : the labels of the sequences.
+    sample_weight : one weight per sequence, or a list of arrays with one weight per token.
+    lengths : the lengths of the sequences, if X and y were passed with them.
+    part : whether these sequences are a part of the data, so that there need be no label to count.
+    """
+    predicted, tokens = distribution.decode_indices(), distribution.read_tokens(y)
+    right, known = distribution.model.labels.compare(predicted, tokens)
+    if part and not known.any():
+        return 0.0, 0.0
+    of_tokens = TokenWeights.read(sample_weight, lengths, part=part)
+    weights = score_weights(sample_weight, distribution.chains, known, "sequence", of_tokens, part=part)
+    return float(np.multiply(right[known], weights).sum()), float(weights.sum())

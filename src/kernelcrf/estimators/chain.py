@@ -397,8 +397,13 @@ class ChainCRF(SequenceEstimator[ChainModel]):
         Its methods share one pass of inference: marginals of tokens and of neighbouring tokens, entropies, samples, the
         k likeliest labellings, spans with their probabilities, and labels that provably equal those of the optimum.
 
+        X : sequences in one of the forms that `predict` accepts. For a Dask collection, the methods of the object give
+            lazy collections, and some methods are missing.
         base_scores : scores of the same kind as those passed to `fit`, if any.
         """
+        if is_distributed(X):
+            parts: ChainDistribution = self._distribution_of_parts(X, lengths, base_scores)
+            return parts
         return self._distribution(self._model, X, lengths, base_scores)
 
     @validated(**OF_STREAMS)

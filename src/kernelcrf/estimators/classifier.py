@@ -356,8 +356,19 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         """
         return self._model.latent_mean_and_variance(X, self._engine)
 
-    def score(self, X: UserData, y: UserData, sample_weight: UserData = None, *, base_scores: UserData = None) -> float:
-        """Return the fraction of labels that are predicted correctly; `sample_weight` has one weight per row."""
+    def score(
+        self, X: UserData, y: UserData = None, sample_weight: UserData = None, *, base_scores: UserData = None
+    ) -> float:
+        """Return the fraction of labels that are predicted correctly; `sample_weight` has one weight per row.
+
+        Rows in Dask collections are labelled where they are, and only counts are fetched. X, y and `sample_weight` have
+        the forms that `fit` accepts.
+        """
+        if is_distributed(X):
+            from kernelcrf.distributed.answers import score_parts
+
+            fitted_model(self)
+            return score_parts(self, X, y, sample_weight, base_scores=base_scores)
         distribution = self.distribution(X, base_scores=base_scores)
         return row_accuracy(y, distribution.decode(), distribution.classes, sample_weight)
 

@@ -393,8 +393,13 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         Its methods share one pass of inference: marginals of tokens, entropies, samples, the k likeliest labellings,
         and segments with their probabilities.
 
+        X : sequences in one of the forms that `predict` accepts. For a Dask collection, the methods of the object give
+            lazy collections, and some methods are missing.
         base_scores : scores of the same kind as those passed to `fit`, if any.
         """
+        if is_distributed(X):
+            parts: SegmentDistribution = self._distribution_of_parts(X, lengths, base_scores)
+            return parts
         return self._distribution(self._model, X, lengths, base_scores)
 
     @validated(**OF_STREAMS)

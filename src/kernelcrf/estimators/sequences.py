@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -18,7 +19,7 @@ from kernelcrf.answers.weights import data_frame
 from kernelcrf.arrays import Array, Floats, Places, UserData
 from kernelcrf.decoding import VITERBI, DecodingRule, rules_for
 from kernelcrf.distributed.sources import is_distributed
-from kernelcrf.distributions.sequences import SequenceDistribution
+from kernelcrf.distributions.sequences import SequenceDistribution, count_right
 from kernelcrf.estimators.base import Fitted, fitted_model
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import (
@@ -35,7 +36,6 @@ from kernelcrf.models.chain import ChainModel
 from kernelcrf.readers.constraints import CONSTRAINTS
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.feature_items import HASH_FEATURES
-from kernelcrf.readers.weights import TokenWeights, score_weights
 from kernelcrf.rules import PRIOR_VARIANCE_OR_RULE, VarianceRule
 from kernelcrf.score.terms import TRANSITION_TERM
 from kernelcrf.validation import COUNT, SEED, SIZE, either, validated
@@ -95,6 +95,13 @@ class SequenceEstimator(KernelEstimator[Sequential]):
             return answers
         labels: list[Array] = self.distribution(X, lengths, base_scores=base_scores).decode()
         return labels
+
+    def _distribution_of_parts(self, X: UserData, lengths: UserData, base_scores: UserData) -> Any:
+        from kernelcrf.distributed.answers import DistributionOfParts, refuse_on_parts
+
+        fitted_model(self)
+        refuse_on_parts({"lengths": lengths, "base_scores": base_scores})
+        return DistributionOfParts(copy(self), X)
 
     def _answer_parts(self, method: str, X: UserData, **options: UserData) -> Any:
         from kernelcrf.distributed.answers import answer_sequences
@@ -187,7 +194,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     def score(
         self,
         X: UserData,
-        y: UserData,
+        y: UserData = None,
         sample_weight: UserData = None,
         lengths: UserData = None,
         *,
@@ -195,14 +202,17 @@ class SequenceEstimator(KernelEstimator[Sequential]):
     ) -> float:
         """Return the fraction of known labels that are predicted correctly.
 
+        X, y : sequences with their labels in one of the forms that `fit` accepts. Dask collections are labelled where
+            they are, and only counts are fetched.
         sample_weight : one weight per sequence, or a list of arrays with one weight per token.
         """
-        distribution = self.distribution(X, lengths, base_scores=base_scores)
-        predicted, tokens = distribution.decode_indices(), distribution.read_tokens(y)
-        right, known = distribution.model.labels.compare(predicted, tokens)
-        of_tokens = TokenWeights.read(sample_weight, lengths)
-        weights = score_weights(sample_weight, distribution.chains, known, "sequence", of_tokens)
-        return float(np.average(right[known], weights=weights))
+        if is_distributed(X):
+            from kernelcrf.distributed.answers import score_parts
+
+            fitted_model(self)
+            return score_parts(self, X, y, sample_weight, lengths=lengths, base_scores=base_scores)
+        right, total = count_right(self.distribution(X, lengths, base_scores=base_scores), y, sample_weight, lengths)
+        return right / total
 
     def transition_table(self) -> Any:
         """Return `transitions_` as a pandas.DataFrame: row a and column b have the score of label b after label a.

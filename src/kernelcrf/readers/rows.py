@@ -277,6 +277,23 @@ def row_accuracy(y: UserData, predicted: Array, classes: Array, sample_weight: U
         return float(accuracy_score(truth, predicted, sample_weight=weights))
 
 
+def count_right_rows(
+    y: UserData, predicted: Array, classes: Array, sample_weight: UserData = None
+) -> tuple[float, float]:
+    """Return the number of rows whose known label is predicted right, and the number of rows with a known label.
+
+    The rows are a part of the data, so that there need be no row to count. Rows count with their weights.
+    """
+    weights = read_weights(sample_weight, len(predicted), "row", part=True)
+    weights = np.ones(len(predicted)) if weights is None else weights
+    known = ~_missing(np.asarray(_targets(y)), classes.tolist()) & (weights > 0)
+    if not known.any():
+        return 0.0, 0.0
+    total = float(weights[known].sum())
+    share = row_accuracy(np.asarray(_targets(y))[known], predicted[known], classes, weights[known])
+    return share * total, total
+
+
 @dataclass(frozen=True, eq=False)
 class LabelSetReader:
     """Reads indicator matrices y that have the same columns as the y passed to `fit`.

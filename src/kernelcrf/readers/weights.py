@@ -193,24 +193,31 @@ def only_weighted(weights: Floats | None, *values: UserData) -> tuple[UserData, 
 
 
 def score_weights(
-    sample_weight: UserData, chains: Chains, known: Flags, noun: str, of_tokens: TokenWeights | None = None
+    sample_weight: UserData,
+    chains: Chains,
+    known: Flags,
+    noun: str,
+    of_tokens: TokenWeights | None = None,
+    *,
+    part: bool = False,
 ) -> Floats:
     """Return the weight of each token or node with a known label, for use in a score; raise if all weights are 0.
 
     chains : the sequences, or the graphs in the order of their nodes.
     known : one flag per token or node, which says whether its label is known.
     of_tokens : weights of tokens, which take the place of `sample_weight`, or None.
+    part : whether the samples are a part of the data, in which all weights may be 0.
     """
-    part = PARTS[noun]
+    place = PARTS[noun]
     if not known.any():
-        raise ValueError(f"y has no {part} with a known label: expected at least one {part} to score")
+        raise ValueError(f"y has no {place} with a known label: expected at least one {place} to score")
     if of_tokens is None:
-        given = read_weights(sample_weight, chains.n_samples, noun)
+        given = read_weights(sample_weight, chains.n_samples, noun, part=part)
         weights = np.ones(int(known.sum())) if given is None else np.repeat(given, chains.lengths)[known]
     else:
         weights = of_tokens.tokens(chains)[known]
-    if not weights.any():
-        raise ValueError(f"sample_weight is zero for every {part} with a known label: expected a weight above zero")
+    if not part and not weights.any():
+        raise ValueError(f"sample_weight is zero for every {place} with a known label: expected a weight above zero")
     return weights
 
 
