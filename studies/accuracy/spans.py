@@ -13,7 +13,7 @@ F1 scores compare the likeliest labelling with decoding="f1"; p-values are those
 
 US addresses, five folds: a parser like usaddress fails if a label occurs in two places of an address. The likeliest
 labelling is compared with the likeliest one in which all tokens of a label are next to each other, from
-`decode(where=...)`; model and features are those of `accuracy.addresses`.
+`k_best(where=...)`; model and features are those of `accuracy.addresses`.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ On WNUT-17 the gain is large, because the likeliest labelling predicts an entity
 entity, while a span is worth predicting if its probability is above half of the F1 score.
 
 US addresses: in {place["predicted"]} of {place["addresses"]:,} predictions a label occurs in two places; in the true
-labels, this happens in {place["true"]} addresses. With `decode(where=...)` every label is in one place;
+labels, this happens in {place["true"]} addresses. With `k_best(where=...)` every label is in one place;
 {100 * place["kept"]:.2f} % of the addresses are then right, and {100 * place["best"]:.2f} % by the likeliest labelling.
 """
 
