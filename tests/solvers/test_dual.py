@@ -33,8 +33,9 @@ from objectives import random_objective
 
 
 def sparse_objective(
-    seed, *, n_labels=3, C=(1.5, 0.7), weighted=False, legal=False, shared=False, pairs=False, dense=(), lengths=None
-):
+    seed, *, n_labels=3, C=(1.5, 0.7), weighted=False, legal=False, shared=False, pairs=False, dense=(), lengths=None,
+    steps=False,
+):  # fmt: skip
     rng = np.random.default_rng(seed)
     lengths = tuple(rng.integers(0, 8, 12)) if lengths is None else lengths
     chains = Chains.from_lengths(lengths)
@@ -46,8 +47,8 @@ def sparse_objective(
     rules = None
     if legal:
         # Labels run upwards from 0, one step or none at a time.
-        steps = np.eye(n_labels, dtype=bool) | np.eye(n_labels, k=1, dtype=bool)
-        rules = Legal(steps, np.arange(n_labels) == 0, np.ones(n_labels, bool))
+        upwards = np.eye(n_labels, dtype=bool) | np.eye(n_labels, k=1, dtype=bool)
+        rules = Legal(upwards, np.arange(n_labels) == 0, np.ones(n_labels, bool))
         for low, high in itertools.pairwise(chains.offsets):
             rises = rng.integers(0, 2, high - low) * (np.arange(high - low) > 0)
             labels[low:high] = np.minimum(np.cumsum(rises), n_labels - 1)
@@ -64,6 +65,13 @@ def sparse_objective(
         of_terms[f"dense {k}"] = TokenFeatures(F, index)
         term = replace(node, name=f"dense {k}", n=4 + k, C=node.C * (k + 2), pairs=None)
         layout = Layout((term, *layout.terms) if k == 0 else (*layout.terms, term))
+    if steps:
+        # Inputs of steps have their own prior variance and, if `pairs`, weights for some steps only.
+        F = sp.csr_array(np.where(rng.random((chains.n_nodes, 5)) < 0.4, rng.normal(size=(chains.n_nodes, 5)), 0.0))
+        edge = next(term for term in layout.terms if term.kind.is_step)
+        change = replace(edge, name="change", n=5, C=2 * edge.C, kernel=InputKernel("linear"), input="change")
+        change = replace(change, pairs=Pairs.of(rng.random((5, edge.k_y.L)) < 0.4) if pairs else None)
+        of_terms["change"], layout = TokenFeatures(F).with_pairs(change.pairs), Layout((*layout.terms, change))
     partition = ChainPartition(chains, n_labels, labels, of_terms, None, weights, rules)
     return Objective(layout, [partition], LocalEngine(1))
 
@@ -83,6 +91,7 @@ def sparse_objective(
             {"n_labels": 1},
         ),
         *({"dense": (np.float64,)}, {"dense": (np.float64, np.float64), "pairs": True, "n_labels": 17}),
+        *({"steps": True, "legal": True}, {"steps": True, "pairs": True, "weighted": True, "n_labels": 6}),
     ],
     ids=str,
 )
@@ -97,7 +106,12 @@ def test_the_dual_ends_at_the_optimum(seed, kind):
 
 
 @pytest.mark.parametrize(
-    "kind", [{}, {"weighted": True, "shared": True}, {"legal": True}, {"n_labels": 17}, {"n_labels": 1}], ids=str
+    "kind",
+    [
+        *({}, {"weighted": True, "shared": True}, {"legal": True}, {"n_labels": 17}, {"n_labels": 1}),
+        *({"steps": True, "weighted": True}, {"steps": True, "legal": True}),
+    ],
+    ids=str,
 )
 def test_theta_and_value_are_those_of_the_distributions(kind):
     """theta and D recomputed from the scores of alpha by the library's own inference."""
@@ -105,22 +119,26 @@ def test_theta_and_value_are_those_of_the_distributions(kind):
     partition, layout = objective.partitions[0], objective.layout
     ascent, rng = Ascent.of(objective, np.zeros(layout.size)), np.random.default_rng(0)
     for _ in range(5):
-        ascent.visit(rng.permutation(len(ascent.b)))
+        ascent.visit(rng.permutation(12))
     chains, weights = partition.chains, np.ones(12) if partition.weights is None else partition.weights
-    r, steps, total = np.zeros_like(ascent.a), np.zeros_like(ascent.steps.W), 0.0
+    tied = len(ascent.b) == 12
+    r, q, total = np.zeros_like(ascent.a), np.zeros(ascent.b.shape[1:] if tied else ascent.b.shape), 0.0
     for i, (low, high) in enumerate(itertools.pairwise(chains.offsets)):
-        own = Chains.from_lengths([high - low])
-        s, w = ascent.a[low:high], ascent.b[i]
+        own, y = Chains.from_lengths([high - low]), partition.labels[low:high]
+        s, w = ascent.a[low:high], ascent.b[i] if tied else ascent.b[low:high]
         if partition.legal is not None:
             s, w = partition.legal.impose(own, s, w)
         found = moments(s, w, own)
-        y = partition.labels[low:high]
         r[low:high] = weights[i] * (np.eye(partition.n_labels)[y] - found.nodes)
-        np.add.at(steps, (y[:-1], y[1:]), weights[i])
-        steps -= weights[i] * found.edges
+        if tied:
+            np.add.at(q, (y[:-1], y[1:]), weights[i])
+            q -= weights[i] * found.edges
+        else:
+            q[np.arange(low + 1, high), y[:-1], y[1:]] += weights[i]
+            q[low:high] -= weights[i] * found.edges
         total += weights[i] * entropy(s, w, own).sum()
-    nodes = layout.split(partition.pull_back(layout, r, 0 * steps))["node"]
-    theta = layout.join({"node": 1.5 * nodes, "edge": 0.7 * steps})
+    gradients = layout.split(partition.pull_back(layout, r, q))
+    theta = layout.join({term.name: term.C * gradients[term.name] for term in layout.terms})
     np.testing.assert_allclose(ascent.theta, theta, atol=1e-10)
     assert ascent.value == pytest.approx(total - 0.5 * layout.squared_norm(theta), abs=1e-9)
 
@@ -148,9 +166,10 @@ def inferred(s, w):
     """Entropy, marginals of nodes and sums of those of edges, and whether it failed, by the solver's own loops."""
     T, n = s.shape
     width = padded_width(n)
-    work, p, q = loops.memory(np.array([0, T]), width, n), np.empty((T, n)), np.empty((width, width))
-    found = loops.infer(s, w, (np.ones(n, bool), np.ones(n, bool), np.ones((n, n), bool)), work, p, q)
-    return found, p, q[:n, :n], bool(work[-1][0])
+    work, p, q = loops.memory(np.array([0, T]), width, n, True), np.empty((T, n)), np.empty((1, width, width))
+    legal = np.ones(n, bool), np.ones(n, bool), np.ones((n, n), bool)
+    found = loops.infer(s, w[None], True, legal, work, p, q)
+    return found, p, q[0, :n, :n], bool(work[-1][0])
 
 
 def test_every_pass_raises_the_dual_and_stays_below_the_optimum():
@@ -159,19 +178,21 @@ def test_every_pass_raises_the_dual_and_stays_below_the_optimum():
     ascent, rng, values = Ascent.of(objective, np.zeros(objective.layout.size)), np.random.default_rng(0), []
     for _ in range(40):
         values.append(ascent.value)
-        ascent.visit(rng.permutation(len(ascent.b)))
+        ascent.visit(rng.permutation(len(ascent.etas)))
     assert all(b > a for a, b in itertools.pairwise(values))
     assert values[-1] <= optimum
     assert values[-1] == pytest.approx(optimum, rel=1e-2)
 
 
-@pytest.mark.parametrize("kind", [{}, {"weighted": True, "shared": True}, {"legal": True}, {"n_labels": 1}], ids=str)
+@pytest.mark.parametrize(
+    "kind", [{}, {"weighted": True, "shared": True}, {"legal": True}, {"n_labels": 1}, {"steps": True}], ids=str
+)
 def test_the_gap_is_the_sum_of_the_gaps_of_the_sequences(kind):
     objective = sparse_objective(3, **kind)
     ascent = Ascent.of(objective, np.zeros(objective.layout.size))
-    ascent.visit(np.arange(len(ascent.b)))
+    ascent.visit(np.arange(len(ascent.etas)))
     gap, total = objective.evaluate(ascent.theta).value - ascent.value, 0.0
-    for i in range(len(ascent.b)):
+    for i in range(len(ascent.etas)):
         here = copy.deepcopy(ascent)
         here.visit(np.array([i]))
         total += here.gaps[i]
@@ -268,7 +289,9 @@ def test_one_large_gap_does_not_count_as_slow():
 
 
 @pytest.mark.parametrize("l1", [0.0, 0.3])
-@pytest.mark.parametrize("kind", [{}, {"weighted": True, "pairs": True, "n_labels": 17, "dense": (float,)}], ids=str)
+@pytest.mark.parametrize(
+    "kind", [{}, {"weighted": True, "pairs": True, "n_labels": 17, "dense": (float,)}, {"steps": True}], ids=str
+)
 def test_the_gap_is_that_of_the_objective_for_any_centre(kind, l1):
     """P(theta) - D is the gap of the proximal problem, summed over sequences, and the excess of the weights."""
     objective = sparse_objective(11, **kind)
@@ -278,11 +301,11 @@ def test_the_gap_is_that_of_the_objective_for_any_centre(kind, l1):
         objective = replace(objective, layout=Layout(tuple(terms)))
     ascent, rng = Ascent.of(objective, np.zeros(objective.layout.size)), np.random.default_rng(0)
     for _ in range(4):
-        ascent.visit(rng.permutation(len(ascent.b)))
+        ascent.visit(rng.permutation(len(ascent.etas)))
         if rng.random() < 0.6:
             ascent.move_centre()
         measured = 0.0
-        for i in range(len(ascent.b)):
+        for i in range(len(ascent.etas)):
             here = copy.deepcopy(ascent)
             here.visit(np.array([i]))
             measured += here.gaps[i]

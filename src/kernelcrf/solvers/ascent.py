@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 from scipy.optimize import minimize_scalar
 
 from kernelcrf.arrays import Array, Floats, Inputs
+from kernelcrf.graphs.structure import EDGE
 from kernelcrf.inference.scaled import padded_width
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
@@ -40,14 +41,16 @@ class Ascent:
     alpha is a distribution over the labellings of each sequence.
 
     data : the tokens and their features, as `_data` returns them.
-    rows : how the weights of features are stored in flat arrays.
-    features, steps : the weights of features, and the transition scores, of the proximal problem. Those of all terms
-        that score tokens stand side by side; a term without inputs is a column of ones.
-    a, b : the scores that define alpha: token scores, one row per token, and one matrix of transition scores per
-        sequence.
-    r, q : the probabilities under alpha of labels, one row per token, and of transitions, summed over each sequence,
-        minus those of the observed labels. Near the observed labels, these differences have more correct digits than
-        the probabilities themselves would have.
+    rows, step_rows : how the weights of terms that score tokens, and of those that score transitions, are stored in
+        flat arrays.
+    features, steps : these weights in the proximal problem. Those of all terms that score tokens stand side by side,
+        as do those that score transitions; a term without inputs is a column of ones.
+    a, b : the scores that define alpha: token scores, one row per token, and matrices of transition scores. There is
+        one matrix per token, for the step into the token, if transition scores depend on inputs; otherwise, there is
+        one per sequence.
+    r, q : the probabilities under alpha of labels and of transitions, in the order of a and b, minus those of the
+        observed labels. If there is one matrix per sequence, the steps of the sequence are added up. Near the observed
+        labels, these differences have more correct digits than the probabilities themselves would have.
     entropies : the entropy of alpha for each sequence.
     etas : the step size of each sequence.
     gaps : the duality gap of each sequence in the proximal problem before its last ascent step, measured or estimated.
@@ -60,6 +63,7 @@ class Ascent:
     objective: Objective
     data: tuple[Any, ...]
     rows: WeightRows
+    step_rows: WeightRows
     features: PulledWeights
     steps: PulledWeights
     a: Array
@@ -94,19 +98,20 @@ class Ascent:
         Return None if the messages of inference would underflow for these scores.
         """
         partition, (states, transitions) = _chains(objective), _divide(objective)
-        n_samples, edges = partition.chains.n_samples, w.shape
-        rows = WeightRows.of(states, padded_width(partition.n_labels))
-        b = np.repeat(w[None], n_samples, axis=0)
+        n_labels, n_samples, data = partition.n_labels, partition.chains.n_samples, _data(objective)
+        rows = WeightRows.of(states, padded_width(n_labels))
+        step_rows = WeightRows.of(transitions, padded_width(n_labels**2) if transitions else 0)
+        b = w if w.ndim > 2 else np.repeat(w[None], n_samples, axis=0)
         r, q, entropies = np.empty_like(a), np.zeros_like(b), np.zeros(n_samples)
-        data = _data(objective)
-        G, g = np.zeros(len(rows.labels)), np.zeros(edges)
-        if loops.moments(*data, rows.pointers, rows.labels, rows.width, a, b, r, q, entropies, G, g):
+        G, g = np.zeros(len(rows.labels)), np.zeros(len(step_rows.labels))
+        if loops.moments(*data, *_layout_of(rows), *_layout_of(step_rows), a, b, r, q, entropies, G, g):
             return None
-        features = PulledWeights.of(states[0].C, _l1(states[0]), *_prior(objective, rows), G)
+        features = PulledWeights.of(states[0].C, _l1(states[0]), *_prior(objective, states, rows), G)
         last = (transitions or states)[0]
-        steps = PulledWeights.of(last.C, _l1(last) if transitions else 0.0, *_prior_of_steps(objective, edges), g)
+        l1 = _l1(last) if transitions else 0.0
+        steps = PulledWeights.of(last.C, l1, *_prior(objective, transitions, step_rows), g)
         etas, gaps = np.full(n_samples, FIRST_ETA), np.zeros(n_samples)
-        return cls(objective, data, rows, features, steps, a, b, r, q, entropies, etas, gaps)
+        return cls(objective, data, rows, step_rows, features, steps, a, b, r, q, entropies, etas, gaps)
 
     @property
     def value(self) -> float:
@@ -128,18 +133,19 @@ class Ascent:
         return self._join(self.features.W, self.steps.W, 1)
 
     def _join(self, features: Floats, steps: Floats, power: int) -> Floats:
-        """Return the weights of all terms as one vector, given rows of features and a matrix for transitions.
+        """Return the weights of all terms as one vector, given the rows of features and of steps.
 
         power : the power of the factor of a term's columns by which its weights are multiplied.
         """
-        layout = self.objective.layout
-        states, transitions = _divide(self.objective)
-        parts = np.split(self.rows.gather(features), np.cumsum([term.size for term in states])[:-1])
         by_name = {}
-        for term, part in zip(states, parts, strict=True):
-            part *= _scale(term, states) ** power
-            by_name[term.name] = part
-        return layout.join(by_name | {term.name: term.pack(steps) for term in transitions})
+        for terms, rows, weights in zip(
+            _divide(self.objective), (self.rows, self.step_rows), (features, steps), strict=True
+        ):
+            parts = np.split(rows.gather(weights), np.cumsum([term.size for term in terms])[:-1])
+            for term, part in zip(terms, parts, strict=False):
+                part *= _scale(term, terms) ** power
+                by_name[term.name] = part
+        return self.objective.layout.join(by_name)
 
     def climb(self, rng: np.random.Generator, tol: float) -> float:
         """Take an ascent step for every sequence, then further steps for the sequences that have most of the gap.
@@ -167,7 +173,7 @@ class Ascent:
         """
         one, two = self.features, self.steps
         penalties = (1 + self.pull) / one.C, (1 + self.pull) / two.C, one.l1, two.l1
-        weights = self.rows.pointers, self.rows.labels, self.rows.width, *penalties, one.shares, two.shares
+        weights = *_layout_of(self.rows), *_layout_of(self.step_rows), *penalties, one.shares, two.shares
         state = one.V, one.W, two.V, two.W, self.a, self.b, self.r, self.q, self.entropies, self.etas, self.gaps
         loops.visit(order, measure, *self.data, *weights, *state)
 
@@ -184,16 +190,16 @@ class Ascent:
         The value of the dual objective is reported as a lower bound on the minimum. It is computed from the scores of
         alpha in double precision, because the differences that ascent steps add up have rounding errors.
         """
-        rows, layout = self.rows, self.objective.layout
-        G, g = np.zeros(len(rows.labels)), np.zeros(self.steps.W.shape)
+        layout = self.objective.layout
+        G, g = np.zeros_like(self.features.W), np.zeros_like(self.steps.W)
         state = self.a, self.b, self.r, self.q, self.entropies
-        n_failed = loops.moments(*self.data, rows.pointers, rows.labels, rows.width, *state, G, g)
+        n_failed = loops.moments(*self.data, *_layout_of(self.rows), *_layout_of(self.step_rows), *state, G, g)
         # Ascent steps only accept scores for which inference does not fail; otherwise, there would be no bound.
         conjugate = layout.conjugate(-self._join(G, g, -1))
         value = self._entropy - conjugate if n_failed == 0 else -np.inf
         self.features.renew(G, self.pull)
         self.steps.renew(g, self.pull)
-        del G
+        del G, g
         at = self.objective.measure(self.theta)
         progress.passes += 2
         progress.observe(replace(at, lower_bound=max(at.lower_bound, value)), float(self.etas.mean()))
@@ -218,7 +224,7 @@ def _near_labels(objective: Objective, dtype: DTypeLike) -> tuple[Array, Array]:
     if n_labels == 1:
         return one_hot, nothing
     # For labels, and for both ends of transitions: 1 for the observed label, and -1 / (L - 1) for each other label.
-    sums = observed.sum(axis=0, keepdims=True) + observed.sum(axis=1, keepdims=True)
+    sums = observed.sum(axis=-2, keepdims=True) + observed.sum(axis=-1, keepdims=True)
     steps = (2 * n_labels * observed - sums) / (n_labels - 1)
     moved = partition.apply_weights((n_labels * one_hot - 1) / (n_labels - 1))
     direction = partition.pull_back(objective.layout, moved, steps, objective.engine.n_jobs)
@@ -237,22 +243,20 @@ def _near_labels(objective: Objective, dtype: DTypeLike) -> tuple[Array, Array]:
     return one_hot, nothing
 
 
-def _prior(objective: Objective, rows: WeightRows) -> tuple[Array, Floats | None]:
-    """Return the arrays `shares` and `mean` of `PulledWeights` for the weights of features."""
-    states, _ = _divide(objective)
-    shares = rows.spread(np.concatenate([_shares(objective.layout, term) for term in states]))
-    if all(term.mean is None for term in states):
+def _layout_of(rows: WeightRows) -> tuple[Array, Array, int]:
+    """Return what the compiled loops read of `rows`."""
+    return rows.pointers, rows.labels, rows.width
+
+
+def _prior(objective: Objective, terms: Sequence[Term], rows: WeightRows) -> tuple[Array, Floats | None]:
+    """Return the arrays `shares` and `mean` of `PulledWeights` for the weights of `terms`."""
+    if not terms:
+        return np.zeros(0, np.uint8), None
+    shares = rows.spread(np.concatenate([_shares(objective.layout, term) for term in terms]))
+    if all(term.mean is None for term in terms):
         return shares, None
-    means = [np.zeros(term.size) if term.mean is None else term.mean / _scale(term, states) for term in states]
+    means = [np.zeros(term.size) if term.mean is None else term.mean / _scale(term, terms) for term in terms]
     return shares, rows.spread(np.concatenate(means))
-
-
-def _prior_of_steps(objective: Objective, shape: tuple[int, ...]) -> tuple[Array, Floats | None]:
-    """Return the arrays `shares` and `mean` of `PulledWeights` for transitions."""
-    for term in _divide(objective)[1]:
-        mean = None if term.mean is None else term.unpack(term.mean.reshape(term.shape)).reshape(shape)
-        return term.unpack(_shares(objective.layout, term).reshape(term.shape)).reshape(shape), mean
-    return np.ones(shape, np.uint8), None
 
 
 def _shares(layout: Layout, term: Term) -> Array:
@@ -274,47 +278,66 @@ def _l1(term: Term) -> float:
     return term.penalty.absolute(term) or 0.0
 
 
-def _scale(term: Term, states: Sequence[Term]) -> float:
-    """Return the factor of a term's columns that gives its weights the prior variance of the first term."""
-    return float(np.sqrt(term.C / states[0].C))
+def _scale(term: Term, terms: Sequence[Term]) -> float:
+    """Return the factor of a term's columns that gives its weights the prior variance of the first of the terms."""
+    return float(np.sqrt(term.C / terms[0].C))
 
 
 def _data(objective: Objective) -> tuple[Any, ...]:
     """Return what the compiled loops read of the data.
 
     The offsets of sequences come first. Then follow the row of each token in a sparse matrix of features, and the
-    arrays of this matrix; then dense features, the row of each token in them, and their factor. Labels, the weights of
-    sequences, and three arrays that say which labels are legal come last.
+    arrays of this matrix; then dense features, the row of each token in them, and their factor; labels, the weights of
+    sequences, and three arrays that say which labels are legal. Last come the matrices of transition scores: whether
+    there is only one per sequence, the offsets of sequences among them, and their features, as those of tokens.
     """
-    partition = _chains(objective)
-    sparse, dense = _sparse_features(objective), _dense_features(objective)
+    partition, (states, transitions) = _chains(objective), _divide(objective)
+    sparse = [term for term in states if not _is_dense(partition, term)]
     return (
-        partition.chains.offsets, *sparse, *dense, partition.labels, _weights(partition), _legality(objective)
+        partition.chains.offsets, *_sparse_features(partition, states, sparse), *_dense_features(objective),
+        partition.labels, _weights(partition), _legality(objective), *_step_features(partition, transitions),
     )  # fmt: skip
 
 
-def _sparse_features(objective: Objective) -> tuple[Array, Array, Array, Array]:
-    """Return the row of each token in a sparse matrix of features, and the arrays of this matrix.
+def _sparse_features(
+    partition: ChainPartition, terms: Sequence[Term], sparse: Sequence[Term]
+) -> tuple[Array, Array, Array, Array]:
+    """Return the row of each token in a sparse matrix of the features of some terms, and the arrays of this matrix.
 
-    The features of all terms with sparse features stand side by side; a term without inputs is a column of ones.
+    The features of all terms in `sparse` stand side by side; a term without inputs is a column of ones.
+
+    terms : all terms that score the same kind of cliques.
     """
-    partition, (states, _) = _chains(objective), _divide(objective)
-    every, sparse = np.arange(partition.n_nodes), [term for term in states if not _is_dense(partition, term)]
+    every = np.arange(partition.n_nodes)
 
     def columns(term: Term) -> Inputs:
         if term.name in partition.features:
             features = partition.features[term.name]
-            return (features.F if features.index is None else features.F[features.index]) * _scale(term, states)
+            return (features.F if features.index is None else features.F[features.index]) * _scale(term, terms)
         ones = np.zeros((partition.n_nodes, 1))
-        ones[term.kind.rows(partition.chains)] = _scale(term, states)
+        ones[term.kind.rows(partition.chains)] = _scale(term, terms)
         return sp.csr_array(ones)
 
-    if len(sparse) == 1 and states[0].name in partition.features:
-        first = partition.features[states[0].name]
+    if len(sparse) == 1 and terms[0].name in partition.features:
+        first = partition.features[terms[0].name]
         F, rows = first.F, every if first.index is None else first.index
     else:
         F, rows = sp.hstack(list(map(columns, sparse)), "csr"), every
     return rows, F.indptr, F.indices, F.data
+
+
+def _step_features(partition: ChainPartition, transitions: Sequence[Term]) -> tuple[Any, ...]:
+    """Return whether all steps of a sequence have the same scores, and the features of steps, as `_data` returns them.
+
+    Steps with the same scores have one feature, which is 1.
+    """
+    tied = not any(term.name in partition.features for term in transitions)
+    if not tied:
+        return False, partition.chains.offsets, *_sparse_features(partition, transitions, transitions)
+    n = partition.chains.n_samples if transitions else 0
+    one = sp.csr_array(np.ones((1, 1)))
+    offsets = np.arange(partition.chains.n_samples + 1) if transitions else np.zeros_like(partition.chains.offsets)
+    return True, offsets, np.zeros(n, np.int64), one.indptr, one.indices, one.data
 
 
 def _dense_features(objective: Objective) -> tuple[Array, Array, float]:
@@ -344,13 +367,21 @@ def _weights(partition: ChainPartition) -> Floats:
     return np.ones(partition.chains.n_samples) if partition.weights is None else partition.weights
 
 
-def _observed_steps(objective: Objective) -> Floats:
-    """Return a matrix [from, to] of how often each transition is observed, counted with the sequence weights.
+def _observed_steps(objective: Objective) -> Array:
+    """Return how often each transition [from, to] is observed, counted with the sequence weights.
 
-    The matrix is empty if the model does not score transitions.
+    There is one matrix for each token, for the step into the token, if transition scores depend on inputs. Otherwise,
+    there is one matrix, which is empty if the model does not score transitions.
     """
-    partition = _chains(objective)
-    return partition.observed_steps if partition.has_edges(objective.layout) else np.zeros((0, 0))
+    partition, (_, transitions) = _chains(objective), _divide(objective)
+    if not transitions:
+        return np.zeros((0, 0))
+    if not any(term.name in partition.features for term in transitions):
+        return partition.observed_steps
+    before, into = partition.chains.cliques(EDGE).T
+    observed = np.zeros((partition.n_nodes, partition.n_labels, partition.n_labels), partition.dtype)
+    observed[into, partition.labels[before], partition.labels[into]] = 1
+    return partition.apply_weights(observed)
 
 
 def _legality(objective: Objective) -> tuple[Array, Array, Array]:
@@ -359,5 +390,5 @@ def _legality(objective: Objective) -> tuple[Array, Array, Array]:
     if partition.legal is not None:
         return partition.legal.first, partition.legal.last, partition.legal.steps
     every = np.ones(partition.n_labels, bool)
-    n_steps = partition.n_labels if partition.has_edges(objective.layout) else 0
+    n_steps = partition.n_labels if _divide(objective)[1] else 0
     return every, every, np.ones((n_steps, n_steps), bool)

@@ -54,8 +54,11 @@ def copy_inputs(dense, places, scale, low, T, inputs):
 
 
 @compiled
-def memory(offsets, width, n_steps):
+def memory(offsets, width, n_steps, tied):
     """Allocate arrays for the results of inference on one sequence; the next sequence overwrites them.
+
+    n_steps : the number of labels, or 0 if the model does not score transitions.
+    tied : whether all steps of a sequence have the same transition scores.
 
     Return them in this order: the offsets of the sequence; highest, shift, e, e_T, u and alpha, as in
     `inference.scaled`; log Z; and failed, which is True if messages of `inference.scaled` would underflow.
@@ -63,40 +66,49 @@ def memory(offsets, width, n_steps):
     longest, square = 0, width if n_steps > 0 else 0
     for i in range(len(offsets) - 1):
         longest = max(longest, offsets[i + 1] - offsets[i])
-    e, e_T = np.zeros((1, square, square)), np.zeros((1, square, square))
+    n_rows = 1 if tied else longest
+    e, e_T = np.zeros((n_rows, square, square)), np.zeros((n_rows, square, square))
     u, alpha = np.empty((longest, width)), np.empty((longest, width))
-    highest, shift, log_z = np.empty(longest), np.empty(1), np.empty(1)
+    highest, shift, log_z = np.empty(longest), np.zeros(n_rows), np.empty(1)
     return np.zeros(2, np.int64), highest, shift, e, e_T, u, alpha, log_z, np.zeros(1, np.bool_)
 
 
 @compiled
-def infer(a, b, legal, work, p, q):
+def infer(a, b, tied, legal, work, p, q):
     """Compute log Z and the probabilities of labels and transitions of one sequence; return the entropy of its labels.
 
-    a, b : the token scores and the transition scores. b may be empty if the sequence has one token.
+    a : the token scores.
+    b : the transition scores [from, to]: one matrix for all steps if `tied` is True, otherwise the matrix b[t] for the
+        step into token t. It may be empty if the sequence has one token.
     legal : three boolean arrays that say which first labels, last labels and transitions are legal. All others get the
         probability 0.
     work : the arrays that `memory` allocated; log Z and messages are written to them.
     p : receives the label probabilities, one row per token. If it has no rows, only log Z is computed.
-    q : receives the probabilities of transitions [from, to], summed over tokens.
+    q : receives the probabilities of transitions in the order of b; those of tied steps are summed over the steps.
     """
     first, last, steps = legal
     offsets, highest, shift, e, e_T, u, alpha, log_z, failed = work
     n_nodes, n_labels = a.shape
-    width, n_steps = u.shape[1], b.shape[0]
-    top, lowest, guarded, tied = -np.inf, np.inf, False, np.bool_(True)
+    width, n_steps = u.shape[1], b.shape[1]
+    low_row, n_rows = (0, len(b)) if tied else (1, n_nodes)
+    guarded, spread = False, 0.0
     for i in range(n_steps):
         for j in range(n_steps):
-            if steps[i, j]:
-                top, lowest = max(top, b[i, j]), min(lowest, b[i, j])
-            else:
-                guarded = True
-    top, lowest = (top, lowest) if top > -np.inf else (0.0, 0.0)
-    guarded = guarded or top - lowest > FREE
-    failed[0] = guarded and top - lowest > EDGE_RANGE
-    for i in range(n_steps):
-        for j in range(n_steps):
-            e[0, i, j] = np.exp(b[i, j] - top) if steps[i, j] else 0.0
+            guarded = guarded or not steps[i, j]
+    for k in range(low_row, n_rows):
+        top, lowest = -np.inf, np.inf
+        for i in range(n_steps):
+            for j in range(n_steps):
+                if steps[i, j]:
+                    top, lowest = max(top, b[k, i, j]), min(lowest, b[k, i, j])
+        shift[k] = top if top > -np.inf else 0.0
+        if top > -np.inf:
+            spread = max(spread, top - lowest)
+        for i in range(n_steps):
+            for j in range(n_steps):
+                e[k, i, j] = np.exp(b[k, i, j] - shift[k]) if steps[i, j] else 0.0
+    guarded = guarded or spread > FREE
+    failed[0] = guarded and spread > EDGE_RANGE
     for t in range(n_nodes):
         at_first, at_last = t == 0, t == n_nodes - 1
         top_node = -np.inf
@@ -112,27 +124,30 @@ def infer(a, b, legal, work, p, q):
             u[t, j] = 0
         highest[t] = top_node
     offsets[1] = n_nodes
-    shift[0] = top
     forward(offsets, n_labels, e, tied, shift, highest, LEAST if guarded else 0.0, u, alpha, log_z, failed)
     if len(p) == 0:
         return 0.0
-    for i in range(n_steps):
-        for j in range(n_steps):
-            e_T[0, j, i] = e[0, i, j]
+    for k in range(low_row, n_rows):
+        for i in range(n_steps):
+            for j in range(n_steps):
+                e_T[k, j, i] = e[k, i, j]
     backward(offsets, e_T, tied, failed, alpha, u, p)
-    for i in range(len(q)):
-        for j in range(len(q)):
-            q[i, j] = 0
+    for k in range(len(q)):
+        for i in range(n_steps):
+            for j in range(width):
+                q[k, i, j] = 0
     for t in range(1, n_nodes):
-        for i in range(n_labels):
+        k = 0 if tied else t
+        for i in range(n_steps):
             x = alpha[t - 1, i]
             for j in range(width):
-                q[i, j] += x * u[t, j]
+                q[k, i, j] += x * u[t, j]
     energy = 0.0
-    for i in range(n_steps):
-        for j in range(n_steps):
-            q[i, j] *= e[0, i, j]
-            energy += q[i, j] * b[i, j]
+    for k in range(low_row, n_rows):
+        for i in range(n_steps):
+            for j in range(n_steps):
+                q[k, i, j] *= e[k, i, j]
+                energy += q[k, i, j] * b[k, i, j]
     for t in range(n_nodes):
         for j in range(n_labels):
             energy += p[t, j] * a[t, j]
@@ -141,50 +156,59 @@ def infer(a, b, legal, work, p, q):
 
 @compiled
 def moments(
-    offsets, tokens, pointers, columns, values, dense, places, factor, observed, weights, legal, rows, labels, width,
-    a, b, r, q, entropies, G, g,
+    offsets, tokens, pointers, columns, values, dense, places, factor, observed, weights, legal,
+    tied, step_offsets, step_rows, step_pointers, step_columns, step_values,
+    rows, labels, width, rows_edge, labels_edge, width_edge, a, b, r, q, entropies, G, g,
 ):  # fmt: skip
     """Run inference on all sequences, given the token scores a and the transition scores b.
 
-    The results are written to r (label probabilities) and q (probabilities of transitions, summed over each sequence),
-    both minus those of the observed labels, and to `entropies`. The observed features minus the expected features,
-    times the weights of the sequences, are added to G and, for transitions, to g. Return the number of sequences that
-    failed, because messages of `inference.scaled` would underflow.
+    The results are written to r (label probabilities) and q (probabilities of transitions), both minus those of the
+    observed labels, and to `entropies`. The observed features minus the expected features, times the weights of the
+    sequences, are added to G and, for transitions, to g. Return the number of sequences that failed, because messages
+    of `inference.scaled` would underflow.
     """
-    n_failed, n_labels, n_steps, work = 0, a.shape[1], b.shape[1], memory(offsets, width, b.shape[1])
+    n_failed, n_labels, n_steps = 0, a.shape[1], b.shape[1]
+    work = memory(offsets, width, n_steps, tied)
     _, _, _, e, _, u, _, _, failed = work
-    step, p, q_i = np.zeros_like(u), np.empty((len(u), n_labels)), np.empty_like(e[0])
+    step, p, q_i = np.zeros_like(u), np.empty((len(u), n_labels)), np.empty_like(e)
+    step_edge, none_edge, change_edge = np.zeros((len(e), width_edge)), np.zeros((0, width_edge)), np.zeros(width_edge)
     none, change = np.zeros(0), np.zeros(width)
-    every = np.ones(len(G), np.uint8)
+    every, every_edge = np.ones(len(G), np.uint8), np.ones(len(g), np.uint8)
     inputs, products = np.empty((len(u), dense.shape[1])), np.empty((dense.shape[1], width))
     for i in range(len(offsets) - 1):
         low, T = offsets[i], offsets[i + 1] - offsets[i]
+        low_edge, n_rows = step_offsets[i], step_offsets[i + 1] - step_offsets[i]
         if T == 0:
             continue
-        entropies[i] = infer(a[low : low + T], b[i], legal, work, p[:T], q_i)
+        entropies[i] = infer(a[low : low + T], b[low_edge : low_edge + n_rows], tied, legal, work, p[:T], q_i[:n_rows])
         n_failed += failed[0]
-        subtract_observed(observed, low, T, n_steps, p, q_i)
+        subtract_observed(observed, low, T, n_steps, tied, p, q_i)
         for t in range(T):
             for j in range(n_labels):
                 r[low + t, j] = p[t, j]
                 step[t, j] = -weights[i] * p[t, j]
-        for k in range(n_steps):
-            for j in range(n_steps):
-                q[i, k, j] = q_i[k, j]
-                g[k, j] -= weights[i] * q_i[k, j]
+        for k in range(n_rows):
+            for x in range(n_steps):
+                for y in range(n_steps):
+                    q[low_edge + k, x, y] = q_i[k, x, y]
+                    step_edge[k, x * n_steps + y] = -weights[i] * q_i[k, x, y]
         copy_inputs(dense, places, factor, low, T, inputs)
         multiply(inputs, T, step, products)
         move(tokens, low, T, pointers, columns, values, 1.0, step, products, rows, labels, every, 0.0, none, G, change)
+        move(
+            step_rows, low_edge, n_rows, step_pointers, step_columns, step_values, 1.0, step_edge, none_edge,
+            rows_edge, labels_edge, every_edge, 0.0, none, g, change_edge,
+        )  # fmt: skip
     return n_failed
 
 
 @inlined
-def subtract_observed(observed, low, T, n_steps, p, q):
+def subtract_observed(observed, low, T, n_steps, tied, p, q):
     """Subtract the observed labels of one sequence from the probabilities p of labels, and q of transitions."""
     for t in range(T):
         p[t, observed[low + t]] -= 1
         if t > 0 and n_steps > 0:
-            q[observed[low + t - 1], observed[low + t]] -= 1
+            q[0 if tied else t, observed[low + t - 1], observed[low + t]] -= 1
 
 
 @inlined
@@ -265,24 +289,11 @@ def move(
                     W[i] = after
 
 
-@inlined
-def move_steps(v, w, step, sign, shares, threshold):
-    """Add `sign * step` to transition scores, as `move` does; return the change of the sum of their squares."""
-    change = 0.0
-    for i in range(len(w)):
-        for j in range(len(w)):
-            before, moved = w[i, j], sign * step[i, j]
-            v[i, j] += shares[i, j] * moved
-            after = shrunk(v[i, j], threshold)
-            w[i, j] = after
-            change += (after - before if threshold > 0 else moved) * (after + before)
-    return change
-
-
 @compiled
 def visit(
     order, measure, offsets, tokens, pointers, columns, values, dense, places, factor, observed, weights, legal,
-    rows, labels, width,
+    tied, step_offsets, step_rows, step_pointers, step_columns, step_values,
+    rows, labels, width, rows_edge, labels_edge, width_edge,
     lam, lam_edge, l1, l1_edge, shares, shares_edge, V, W, v, w, a, b, r, q, entropies, etas, gaps,
 ):  # fmt: skip
     """Take one ascent step for each sequence in `order`, and write the duality gap of each sequence i to gaps[i].
@@ -291,43 +302,63 @@ def visit(
     False, or if messages would underflow, gaps[i] is an estimate: the increase of the dual objective divided by the
     step size eta.
 
+    tied, step_offsets : whether all steps of a sequence have the same transition scores; those of sequence i are in the
+        rows step_offsets[i] to step_offsets[i + 1] - 1 of b and q.
     shares, shares_edge : 1 for the entries of W and w that are weights, and 0 for those that stay 0. If
         weights have their own prior precisions, the entries are lam divided by these precisions.
     V, v : W and w before they are shrunk towards zero by l1 / lam; without an L1 penalty, V and W are the same array.
     """
-    n_labels, n_steps = r.shape[1], len(w)
+    n_labels, n_steps = r.shape[1], b.shape[1]
     threshold, threshold_edge = l1 / lam, l1_edge / lam_edge
-    work = memory(offsets, width, n_steps)
+    work = memory(offsets, width, n_steps, tied)
     _, _, _, e, _, u, _, log_z, failed = work
-    s, step, step_edge, change = np.empty_like(u), np.zeros_like(u), np.empty_like(w), np.empty(width)
-    new_a, new_b = np.empty((len(u), n_labels), a.dtype), np.empty(w.shape, a.dtype)
+    s, step, change = np.empty_like(u), np.zeros_like(u), np.empty(width)
+    s_edge, step_edge = np.empty((len(e), width_edge)), np.zeros((len(e), width_edge))
+    change_edge, none_edge, none = np.empty(width_edge), np.zeros((0, width_edge)), np.zeros((len(u), 0))
+    new_a, new_b = np.empty((len(u), n_labels), a.dtype), np.empty((len(e), n_steps, n_steps), a.dtype)
     inputs, products = np.empty((len(u), dense.shape[1])), np.empty((dense.shape[1], width))
-    p, new_r, new_q = np.empty((len(u), n_labels)), np.empty((len(u), n_labels), r.dtype), np.empty_like(e[0])
+    p, new_r, new_q = np.empty((len(u), n_labels)), np.empty((len(u), n_labels), r.dtype), np.empty_like(e)
     for i in order:
         low, T = offsets[i], offsets[i + 1] - offsets[i]
+        low_edge, n_rows = step_offsets[i], step_offsets[i + 1] - step_offsets[i]
         if T == 0 or weights[i] == 0:
             continue
         copy_inputs(dense, places, factor, low, T, inputs)
         fill_scores(tokens, low, T, pointers, columns, values, rows, labels, inputs, W, s)
+        fill_scores(
+            step_rows,
+            low_edge,
+            n_rows,
+            step_pointers,
+            step_columns,
+            step_values,
+            rows_edge,
+            labels_edge,
+            none,
+            w,
+            s_edge,
+        )
         measured, gaps[i] = False, 0.0
         if measure:
             for t in range(T):
                 for j in range(n_labels):
                     new_a[t, j] = s[t, j]
-            for k in range(n_steps):
-                for j in range(n_steps):
-                    new_b[k, j] = w[k, j]
-            infer(new_a[:T], new_b, legal, work, p[:0], new_q)
+            for k in range(n_rows):
+                for x in range(n_steps):
+                    for y in range(n_steps):
+                        new_b[k, x, y] = s_edge[k, x * n_steps + y]
+            infer(new_a[:T], new_b[:n_rows], tied, legal, work, p[:0], new_q[:n_rows])
             measured, gap = not failed[0], log_z[0] - entropies[i]
             for t in range(T):
                 gap -= s[t, observed[low + t]]
                 if t > 0 and n_steps > 0:
-                    gap -= w[observed[low + t - 1], observed[low + t]]
+                    gap -= s_edge[0 if tied else t, observed[low + t - 1] * n_steps + observed[low + t]]
                 for j in range(n_labels):
                     gap -= r[low + t, j] * s[t, j]
-            for k in range(n_steps):
-                for j in range(n_steps):
-                    gap -= q[i, k, j] * w[k, j]
+            for k in range(n_rows):
+                for x in range(n_steps):
+                    for y in range(n_steps):
+                        gap -= q[low_edge + k, x, y] * s_edge[k, x * n_steps + y]
             if measured:
                 gaps[i] = max(weights[i] * gap, 0.0)
         eta, scale, scale_edge = etas[i], weights[i] / lam, weights[i] / lam_edge
@@ -335,40 +366,51 @@ def visit(
             for t in range(T):
                 for j in range(n_labels):
                     new_a[t, j] = (1 - eta) * a[low + t, j] + eta * s[t, j]
-            for k in range(n_steps):
-                for j in range(n_steps):
-                    new_b[k, j] = (1 - eta) * b[i, k, j] + eta * w[k, j]
-            entropy = infer(new_a[:T], new_b, legal, work, p[:T], new_q)
+            for k in range(n_rows):
+                for x in range(n_steps):
+                    for y in range(n_steps):
+                        new_b[k, x, y] = (1 - eta) * b[low_edge + k, x, y] + eta * s_edge[k, x * n_steps + y]
+            entropy = infer(new_a[:T], new_b[:n_rows], tied, legal, work, p[:T], new_q[:n_rows])
             if failed[0]:
                 eta *= 0.5
                 continue
-            subtract_observed(observed, low, T, n_steps, p, new_q)
+            subtract_observed(observed, low, T, n_steps, tied, p, new_q)
             for t in range(T):
                 for j in range(n_labels):
                     new_r[t, j] = p[t, j]
                     step[t, j] = scale * (np.float64(r[low + t, j]) - np.float64(new_r[t, j]))
-            for k in range(n_steps):
-                for j in range(n_steps):
-                    new_q[k, j] = q.dtype.type(new_q[k, j])
-                    step_edge[k, j] = scale_edge * (q[i, k, j] - new_q[k, j])
+            for k in range(n_rows):
+                for x in range(n_steps):
+                    for y in range(n_steps):
+                        new_q[k, x, y] = q.dtype.type(new_q[k, x, y])
+                        step_edge[k, x * n_steps + y] = scale_edge * (q[low_edge + k, x, y] - new_q[k, x, y])
             for j in range(width):
                 change[j] = 0
+            for j in range(width_edge):
+                change_edge[j] = 0
             multiply(inputs, T, step, products)
             move(
                 tokens, low, T, pointers, columns, values, 1.0, step, products, rows, labels, shares, threshold,
                 V, W, change,
             )  # fmt: skip
-            norms, norms_edge = 0.0, move_steps(v, w, step_edge, 1.0, shares_edge, threshold_edge)
+            move(
+                step_rows, low_edge, n_rows, step_pointers, step_columns, step_values, 1.0, step_edge, none_edge,
+                rows_edge, labels_edge, shares_edge, threshold_edge, v, w, change_edge,
+            )  # fmt: skip
+            norms, norms_edge = 0.0, 0.0
             for j in range(width):
                 norms += change[j]
+            for j in range(width_edge):
+                norms_edge += change_edge[j]
             gain = weights[i] * (entropy - entropies[i]) - 0.5 * (lam * norms + lam_edge * norms_edge)
             if gain >= 0:
                 for t in range(T):
                     for j in range(n_labels):
                         a[low + t, j], r[low + t, j] = new_a[t, j], new_r[t, j]
-                for k in range(n_steps):
-                    for j in range(n_steps):
-                        b[i, k, j], q[i, k, j] = new_b[k, j], new_q[k, j]
+                for k in range(n_rows):
+                    for x in range(n_steps):
+                        for y in range(n_steps):
+                            b[low_edge + k, x, y], q[low_edge + k, x, y] = new_b[k, x, y], new_q[k, x, y]
                 entropies[i] = entropy
                 if not measured:
                     gaps[i] = gain / eta
@@ -378,6 +420,9 @@ def visit(
                 tokens, low, T, pointers, columns, values, -1.0, step, products, rows, labels, shares, threshold,
                 V, W, change,
             )  # fmt: skip
-            move_steps(v, w, step_edge, -1.0, shares_edge, threshold_edge)
+            move(
+                step_rows, low_edge, n_rows, step_pointers, step_columns, step_values, -1.0, step_edge, none_edge,
+                rows_edge, labels_edge, shares_edge, threshold_edge, v, w, change_edge,
+            )  # fmt: skip
             eta *= 0.5
         etas[i] = eta

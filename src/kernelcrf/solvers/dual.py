@@ -47,6 +47,7 @@ probabilities; delta maximises D. If a starting point theta is given and D is la
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +55,7 @@ import numpy as np
 from kernelcrf.arrays import Floats
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.score.terms import Term
 from kernelcrf.solvers.ascent import Ascent
 from kernelcrf.solvers.lbfgs import LBFGS
 from kernelcrf.solvers.loop import OPTIMAL, Progress
@@ -97,9 +99,10 @@ class Dual:
     def suits(objective: Objective) -> bool:
         """Return whether this solver can minimise the objective.
 
-        It needs sequences in this process, one label per token, stored features, sparse ones of at least one term,
-        label_kernel="delta", and transitions that do not depend on inputs. With an L1 penalty, all terms that score
-        tokens must have the same C. Weights must be independent under the prior.
+        It needs sequences in this process, one label per token, stored features, sparse ones of at least one term that
+        scores tokens, and label_kernel="delta". Features of transitions must be sparse. With an L1 penalty, all terms
+        that score tokens must have the same C, and so must all that score transitions. Weights must be independent
+        under the prior.
         """
         if not objective.is_convex or len(objective.partitions) != 1 or objective.layout.joint is not None:
             return False
@@ -107,21 +110,21 @@ class Dual:
         if not isinstance(partition, ChainPartition) or partition.base is not None or not partition.counts_each_label:
             return False
         has_edges, first = partition.has_edges(objective.layout), terms[0]
-        if sum(term.kind.is_step for term in terms) != has_edges or not first.kind.is_token:
+        states, transitions = ([term for term in terms if term.kind.is_step == is_step] for is_step in (False, True))
+        if (len(transitions) > 0) != has_edges or not first.kind.is_token:
             return False
         if not has_edges and partition.chains.lengths.max(initial=0) > 1:
             return False
-        states = [term for term in terms if not term.kind.is_step]
-        if objective.layout.absolute is None:
-            return False
-        l1 = {term.penalty.absolute(term) or 0.0 for term in states}
-        if len(l1) > 1 or (l1 != {0.0} and any(term.C != first.C for term in states)):
+        if objective.layout.absolute is None or not all(_have_one_scale(alike) for alike in (states, transitions)):
             return False
         with_inputs = [term for term in terms if term.name in partition.features]
-        if not all(term.kind.is_token and partition.features[term.name].is_stored for term in with_inputs):
+        if not all(partition.features[term.name].is_stored for term in with_inputs):
+            return False
+        sparse = {term.name for term in with_inputs if partition.features[term.name].is_sparse}
+        if not all(term.kind.is_token or (term.kind.is_step and term.name in sparse) for term in with_inputs):
             return False
         # Without sparse features, L-BFGS is faster: its preconditioner is good, and its products are large.
-        has_sparse = any(partition.features[term.name].is_sparse for term in with_inputs)
+        has_sparse = any(term.name in sparse for term in states)
         return has_sparse and all(term.k_y.is_identity for term in terms)
 
     def check(self, objective: Objective) -> None:
@@ -129,8 +132,8 @@ class Dual:
         if not self.suits(objective):
             raise ValueError(
                 "solver='dual' cannot minimise this objective: expected kernel='linear' with sparse inputs or feature "
-                "dicts for at least one input, stored features, one label per token and one weight per sequence, no "
-                "inputs of steps, no base_scores and label_kernel='delta'. Otherwise use solver='lbfgs'"
+                "dicts for at least one input of tokens and for all inputs of steps, stored features, one label per "
+                "token, one weight per sequence, no base_scores and label_kernel='delta'. Otherwise use solver='lbfgs'"
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
@@ -173,6 +176,12 @@ class Dual:
             ascent.report(progress)
             raise
         return LBFGS().solve(ascent.theta, progress)
+
+
+def _have_one_scale(terms: Sequence[Term]) -> bool:
+    """Return whether the terms have no L1 penalty, or all have the same one and the same C."""
+    l1 = {term.penalty.absolute(term) or 0.0 for term in terms}
+    return len(l1) <= 1 and (l1 <= {0.0} or len({term.C for term in terms}) == 1)
 
 
 def _is_slow(gaps: list[float], allowed: float) -> bool:

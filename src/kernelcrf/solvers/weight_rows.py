@@ -38,6 +38,8 @@ class WeightRows:
     @classmethod
     def of(cls, terms: Sequence[Term], width: int) -> WeightRows:
         """Return the rows of the weights of `terms`, whose label kernels must be the identity."""
+        if not terms:
+            return cls(np.zeros(1, np.uint64), np.zeros(0, np.int32), width, np.zeros(0, np.int64))
         counts = [np.full(term.n, width) if term.pairs is None else np.diff(term.pairs.pointers) for term in terms]
         sizes = np.concatenate(counts)
         short = sizes <= SHORT * width
