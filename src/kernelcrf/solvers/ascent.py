@@ -287,9 +287,10 @@ def _data(objective: Objective) -> tuple[Any, ...]:
     """Return what the compiled loops read of the data.
 
     The offsets of sequences come first. Then follow the row of each token in a sparse matrix of features, and the
-    arrays of this matrix; then dense features, the row of each token in them, and their factor; labels, the weights of
-    sequences, and three arrays that say which labels are legal. Last come the matrices of transition scores: whether
-    there is only one per sequence, the offsets of sequences among them, and their features, as those of tokens.
+    arrays of this matrix; then dense features, the row of each token in them, and their factor. After these come the
+    labels, the weights of sequences, and three arrays that say which labels are legal. The matrices of transition
+    scores are last: whether there is only one per sequence, the offsets of sequences among them, and their features,
+    as those of tokens.
     """
     partition, (states, transitions) = _chains(objective), _divide(objective)
     sparse = [term for term in states if not _is_dense(partition, term)]
