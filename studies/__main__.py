@@ -46,14 +46,15 @@ STUDIES = {
         "cluster | commits"
     ),
     "reliability": (
-        "findings numerics concurrency interruption files compatibility crfsuite_models mutation branches | fuzz"
+        "findings numerics concurrency interruption cluster_faults files compatibility crfsuite_models mutation "
+        "branches | fuzz"
     ),
 }  # fmt: skip
 PAGES = {"accuracy": "results.md", "speed": "benchmarks.md", "reliability": "reliability.md"}
 # Trials of the tests themselves, which run them many times: `run` leaves them out unless they are named.
 OF_TESTS = ("reliability.compatibility", "reliability.mutation", "reliability.branches")
 # Trials that the tests run too, with smaller numbers.
-IN_TESTS = ("numerics", "concurrency", "interruption")
+IN_TESTS = ("numerics", "concurrency", "interruption", "cluster_faults")
 HEADS = {
     "accuracy": """# Results
 
