@@ -113,6 +113,22 @@ def test_f1_decoding_needs_all_sequences(tmp_path):
     assert tag_parquet(crf, tmp_path / "a.parquet", tmp_path / "out", engine=Inline()).sequences == 2
 
 
+def test_folders_may_be_urls():
+    fsspec = pytest.importorskip("fsspec")
+    rows = pa.table({"features": [[["a"], ["b"]], [["b"]]] * 3, "labels": [["A", "B"], ["B"]] * 3})
+    with fsspec.open("memory://parquet/in/data.parquet", "wb") as file:
+        pq.write_table(rows, file, row_group_size=3)
+    crf = ChainCRF("linear", C=10.0, engine=Inline()).fit(read_parquet("memory://parquet/in"))
+    report = tag_parquet(crf, "memory://parquet/in", "memory://parquet/out", engine=Inline())
+    assert (report.sequences, report.tokens) == (6, 9)
+    names = sorted(one["name"].rsplit("/", 1)[-1] for one in fsspec.filesystem("memory").ls("/parquet/out"))
+    assert names == ["_run.json", "part-000000.parquet", "part-000001.parquet"]
+    again = tag_parquet(crf, "memory://parquet/in", "memory://parquet/out", engine=Inline())
+    assert again.tokens == 9
+    with pytest.raises(FormatError, match="nowhere://folder"):
+        read_parquet("nowhere://folder")
+
+
 @pytest.mark.parametrize("estimator", [ChainCRF, SegmentCRF])
 def test_spans_are_a_column(tmp_path, estimator):
     X = [[["a"], ["b"], ["c"]], [["c"]], [], [["b"], ["b"]]]

@@ -24,7 +24,7 @@ from kernelcrf.distributed.training_data import current_cluster
 from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
 from kernelcrf.formats.parquet import open_parquet
 from kernelcrf.models.base import model_digest
-from kernelcrf.persistence import PathLike
+from kernelcrf.persistence import PathLike, find_remote
 from kernelcrf.validation import shown
 
 __all__ = ["TaggingReport", "read_parquet", "tag_parquet"]
@@ -42,7 +42,8 @@ def read_parquet(path: PathLike, *, labels: str | None = "labels", sequence: str
     Parameters
     ----------
     path : str or path
-        A path on this machine, or a URL such as s3://bucket/folder; it must be valid on the workers too.
+        A path on this machine, or a URL that fsspec supports, such as s3://bucket/folder; it must be valid on the
+        workers too.
     labels : str or None
         The column of labels; None if the sequences have no labels.
     sequence : str or None
@@ -260,11 +261,11 @@ def _locate(path: PathLike) -> tuple[ArrowObject, str]:
     """Return the Arrow filesystem of a path or URL, and the path on this filesystem."""
     pa, _ = arrow()
     text = os.fspath(path)
-    if "://" not in text:
-        return pa.fs.LocalFileSystem(), os.path.abspath(text)
     with arrow_errors(text, "the address of a file or folder, such as s3://bucket/folder"):
-        filesystem, inside = pa.fs.FileSystem.from_uri(text)
-    return filesystem, inside.rstrip("/")
+        if (remote := find_remote(text)) is None:
+            return pa.fs.LocalFileSystem(), os.path.abspath(text)
+        files, inside = remote
+        return pa.fs.PyFileSystem(pa.fs.FSSpecHandler(files)), inside.rstrip("/")
 
 
 def _decoding(crf: Any) -> Any:

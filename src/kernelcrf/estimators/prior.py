@@ -10,7 +10,7 @@ from kernelcrf.arrays import Labels
 from kernelcrf.estimators.parameters import BOUNDARIES
 from kernelcrf.fitting.earlier import Earlier
 from kernelcrf.models.base import FittedModel
-from kernelcrf.persistence import ModelFileError, read
+from kernelcrf.persistence import ModelFileError, local_copy, read
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX
 from kernelcrf.persistence.error import CONTENT_ERRORS
 from kernelcrf.score.terms import BIAS_TERM, END_TERM, START_TERM
@@ -41,9 +41,10 @@ def model_of(prior: Any, estimator: Any, model_type: type) -> Any:
     if isinstance(model, FittedModel):
         raise ParameterError(f"prior={shown(prior)}: expected a fitted {name}, or the path of its file")
     try:
-        if os.fspath(prior).endswith(SUFFIX) and hasattr(estimator, "from_crfsuite"):
-            return estimator.from_crfsuite(prior).model_
-        content = read(prior)
+        with local_copy(prior) as copy:
+            if os.fspath(prior).endswith(SUFFIX) and hasattr(estimator, "from_crfsuite"):
+                return estimator.from_crfsuite(copy).model_
+            content = read(copy)
         if content.config.get("estimator") not in [base.__name__ for base in estimator.__mro__]:
             raise ModelFileError(
                 f"the file has a model of type {shown(content.config.get('estimator'))}: expected {name}"

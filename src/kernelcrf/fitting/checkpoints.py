@@ -15,7 +15,6 @@ A path with a scheme, such as s3://bucket/run.ckpt, is opened with fsspec.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, is_dataclass, replace
 from pathlib import Path
@@ -31,7 +30,7 @@ from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit
 from kernelcrf.fitting.specification import differences, plain_values
 from kernelcrf.kernels.labels import LabelMap
-from kernelcrf.persistence import Content, ModelFileError, PathLike, check_target, read, write
+from kernelcrf.persistence import Content, ModelFileError, PathLike, check_target, find_remote, local_copy, read, write
 from kernelcrf.persistence.checks import read_array
 from kernelcrf.persistence.feature_maps import maps_to_arrays, read_map
 from kernelcrf.score.layout import Layout
@@ -97,8 +96,7 @@ class Checkpoint:
         """Fit the problem, and write the file during the fit and at its end. If the file exists, continue from it."""
         stated = _statement_of(problem, settings, start)
         stored, steps = self._start(stated, problem), 0
-        if self._remote() is None:
-            check_target(self.path)
+        check_target(self.path)
 
         def keep(at: Start) -> None:
             nonlocal steps
@@ -177,44 +175,19 @@ class Checkpoint:
         config = {"kind": KIND, "problem": dict(stated), "maps": maps}
         arrays["theta"] = np.concatenate([W.ravel() for W in at.weights.values()])
         arrays["history"] = np.array([astuple(record) for record in at.history])
-        if (remote := self._remote()) is None:
-            write(self.path, config, arrays)
-            return
-        files, path = remote
-        with tempfile.TemporaryDirectory() as folder:
-            write(Path(folder) / "checkpoint", config, arrays)
-            files.put_file(str(Path(folder) / "checkpoint"), f"{path}.partial")
-        files.mv(f"{path}.partial", path)
+        write(self.path, config, arrays)
 
     def _read(self) -> Content | None:
-        if (remote := self._remote()) is None:
+        if (remote := find_remote(self.path)) is None:
             if Path(self.path).is_dir():
                 raise ValueError(f"checkpoint={os.fspath(self.path)!r} is a folder: pass the path of a file")
-            return read(self.path) if Path(self.path).exists() else None
-        files, path = remote
-        if not files.exists(path):
+            exists = Path(self.path).exists()
+        else:
+            exists = remote[0].exists(remote[1])
+        if not exists:
             return None
-        with tempfile.TemporaryDirectory() as folder:
-            copy = str(Path(folder) / "checkpoint")
-            files.get_file(path, copy)
-            try:
-                return read(copy)
-            except ModelFileError as error:
-                raise ModelFileError(str(error).replace(copy, os.fspath(self.path))) from None
-
-    def _remote(self) -> tuple[Any, str] | None:
-        """Return the fsspec file system of the URL `path`, and the path there; return None if `path` is local."""
-        path = os.fspath(self.path)
-        if "://" not in path:
-            return None
-        try:
-            from fsspec.core import url_to_fs
-        except ImportError:
-            raise ImportError(
-                f"checkpoint={path!r} needs fsspec, which is not installed: run pip install 'kernelcrf[dask]'"
-            ) from None
-        files, inside = url_to_fs(path)
-        return files, str(inside)
+        with local_copy(self.path) as copy:
+            return read(copy)
 
 
 def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""Write a file as a whole or not at all, through a temporary file in the same folder.
+"""Write a file as a whole or not at all, through a temporary file in the same folder, or to a URL through fsspec.
 
 The name of the temporary file has a digest of the name of the target and a random part. It is short, so that a target
-may have the longest name that the file system allows. A writer locks its temporary file. A lock ends with its process,
+may have the longest name that the file system allows. A file for a URL is written on this machine first, then uploaded
+with the ending PARTIAL, and renamed. A writer locks its temporary file. A lock ends with its process,
 even if the process is killed, so that the next writer of the same target can remove abandoned temporary files.
 """
 
@@ -10,11 +11,15 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
+
+from .error import ModelFileError
 
 if sys.platform != "win32":
     import fcntl
@@ -24,6 +29,8 @@ PathLike: TypeAlias = str | os.PathLike[str]
 READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
 # Windows cannot rename an open file, so a complete file is not open for a moment.
 LEAST_AGE = 60.0
+# The ending of a file that is being uploaded.
+PARTIAL = ".partial"
 
 
 @contextmanager
@@ -32,7 +39,17 @@ def whole_file(path: PathLike) -> Iterator[BinaryIO]:
 
     After an error, `path` is unchanged. Other processes always see a complete file, either the old or the new one, even
     if two processes write to `path` at once. Errors of the operating system name `path`, not the temporary file.
+    If `path` is a URL, the file is uploaded when it is complete.
     """
+    if (remote := find_remote(path)) is not None:
+        files, inside = remote
+        with tempfile.TemporaryDirectory() as folder:
+            local = Path(folder) / "file"
+            with open(local, "wb") as upload:
+                yield upload
+            files.put_file(str(local), f"{inside}{PARTIAL}")
+        files.mv(f"{inside}{PARTIAL}", inside)
+        return
     with _temporary_file(path) as (file, target):
         yield file
         file.flush()
@@ -46,10 +63,48 @@ def check_target(path: PathLike) -> None:
     """Raise OSError if no file can be written to `path`; call this function before a long fit that will be saved there.
 
     The function opens a temporary file as `whole_file` does, and removes it. It also removes abandoned temporary files
-    of `path`.
+    of `path`. A URL is not checked.
     """
-    with _temporary_file(path):
-        pass
+    if find_remote(path) is None:
+        with _temporary_file(path):
+            pass
+
+
+def find_remote(path: PathLike) -> tuple[Any, str] | None:
+    """Return the fsspec file system of a URL, and the path there; return None if `path` is a path on this machine."""
+    text = os.fspath(path)
+    if "://" not in text:
+        return None
+    try:
+        # Most users have no URLs, and need no fsspec.
+        url_to_fs = import_module("fsspec.core").url_to_fs
+    except ImportError:
+        raise ImportError(
+            f"{text!r} is a URL, which needs fsspec, but fsspec is not installed: run pip install 'kernelcrf[dask]', "
+            "or pass the path of a file"
+        ) from None
+    files, inside = url_to_fs(text)
+    return files, str(inside)
+
+
+@contextmanager
+def local_copy(path: PathLike) -> Iterator[PathLike]:
+    """Return a context manager for the path of a file on this machine that has the content of the file `path`.
+
+    It is `path` itself, unless `path` is a URL. Errors about the content then name the URL.
+    """
+    remote = find_remote(path)
+    if remote is None:
+        yield path
+        return
+    files, inside = remote
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, inside.rsplit("/", 1)[-1] or "file")
+        files.get_file(inside, copy)
+        try:
+            yield copy
+        except ModelFileError as error:
+            raise ModelFileError(str(error).replace(copy, os.fspath(path))) from None
 
 
 @contextmanager

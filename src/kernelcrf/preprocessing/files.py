@@ -21,7 +21,7 @@ from kernelcrf.estimators.multilabel import MultiLabelCRF
 from kernelcrf.estimators.parameters import STORED_DTYPE
 from kernelcrf.estimators.segments import SegmentCRF
 from kernelcrf.estimators.stored import to_stored
-from kernelcrf.persistence import Budget, ModelFileError, PathLike, read, write
+from kernelcrf.persistence import Budget, ModelFileError, PathLike, local_copy, read, write
 from kernelcrf.persistence.crfsuite.model_file import begins_like_crfsuite, refuse_suffix
 from kernelcrf.persistence.error import CONTENT_ERRORS
 from kernelcrf.persistence.wapiti import begins_like_wapiti
@@ -55,7 +55,7 @@ def transform_inputs(model: UserData, X: UserData) -> tuple[Model, UserData]:
 
 @validated(path=PATH, dtype=STORED_DTYPE)
 def save(model: UserData, path: PathLike, *, dtype: str | None = None) -> None:
-    """Write a fitted estimator, or a pipeline that ends with one, to a file that `load` reads.
+    """Write a fitted estimator, or a pipeline that ends with one, to a file or a URL that `load` reads.
 
     The file contains no executable code. The transformers that can be stored are StandardScaler, MinMaxScaler,
     MaxAbsScaler, RobustScaler, QuantileTransformer, PCA, TruncatedSVD, and SimpleImputer for numbers without
@@ -94,7 +94,7 @@ def save(model: UserData, path: PathLike, *, dtype: str | None = None) -> None:
 
 @validated(path=PATH)
 def load(path: PathLike) -> Any:
-    """Return the fitted estimator or pipeline that `save` wrote to a file.
+    """Return the fitted estimator or pipeline that `save` wrote to a file, or to a URL that fsspec supports.
 
     If the file is a model of CRFsuite, return a ChainCRF with the weights of this model. The ChainCRF takes the same
     feature dicts and lists of names as python-crfsuite. Its certificate has the status "imported", because a file of
@@ -112,6 +112,11 @@ def load(path: PathLike) -> Any:
     >>> load("model.kcrf").predict(data.X[:1])[0][:5]
     array([1, 2, 2, 2, 2])
     """
+    with local_copy(path) as copy:
+        return _load(copy)
+
+
+def _load(path: PathLike) -> Any:
     if Path(path).is_file() and begins_like_crfsuite(path):
         return ChainCRF.from_crfsuite(path)
     if Path(path).is_file() and begins_like_wapiti(path):
