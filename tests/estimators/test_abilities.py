@@ -10,7 +10,16 @@ import pytest
 from sklearn.base import clone
 
 from chain_fits import of_tokens_and_steps
-from kernelcrf import ChainCRF, GraphCRF, Input, KernelClassifier, MarkovNetwork, MultiLabelCRF, SegmentCRF
+from kernelcrf import (
+    ChainCRF,
+    GraphCRF,
+    Input,
+    KernelClassifier,
+    LabelFeatures,
+    MarkovNetwork,
+    MultiLabelCRF,
+    SegmentCRF,
+)
 from kernelcrf.basis.landmarks import Landmarks
 from kernelcrf.decoding import ExpectedCost
 from kernelcrf.estimators.parameters import declared_parameters
@@ -289,6 +298,11 @@ def test_the_table_of_abilities_is_true(ability, name):
         known = callable(getattr(model, "uncertainty", None))
     elif parameter == "stream":
         known = hasattr(model, "stream") and _streams_end_as_the_whole(name)
+    elif parameter == "label_kernel":
+        try:
+            known = fitted(name, label_kernel=LabelFeatures({0: [1.0], 1: [1.0]})).certificate_.status == "optimal"
+        except ValueError:
+            known = False
     elif parameter == "base_scores":
         methods = model.fit, getattr(model, "predict", model.fit), model.distribution
         known = all("base_scores" in inspect.signature(method).parameters for method in methods)
