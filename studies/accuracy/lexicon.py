@@ -7,12 +7,12 @@ fitted to 1,000 written words. Its answers are the letters of each word.
 
 The lexicon has the words of the first 6,000 training sentences, with counts of words and of pairs of neighbours. The
 candidates of a written word are the eight words of its length whose letters have the largest product of the chain's
-probabilities, and what the chain has read. CandidateCRF chooses among them by five features: the logarithm of this
-product, the log-probability of the whole word under the chain, the logarithm of the count, and whether the word is in
-the lexicon or is what the chain has read. A step has the logarithm of how much more often the two words are neighbours
-than their counts say (with a prior of five neighbours), and whether they are neighbours at all. It is fitted to further
-training sentences, whose right words are added to their candidates, with C="auto". Test words that are neither in the
-lexicon nor read rightly by the chain count as errors.
+probabilities, and what the chain has read. CandidateCRF chooses among them by five features. They are the logarithm
+of this product, the log-probability of the whole word under the chain, the logarithm of the count, and whether the word
+is in the lexicon, or is what the chain has read. A step has the logarithm of how much more often the two words are
+neighbours than their counts say (with a prior of five neighbours), and whether they are neighbours at all. It is fitted
+to further training sentences, whose right words are added to their candidates, with C="auto". Test words that are
+neither in the lexicon nor read rightly by the chain count as errors.
 """
 
 from __future__ import annotations
