@@ -169,7 +169,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "sentences": len(X), "tested": len(test), "tokens": sum(map(len, test)), "lexicon": len(lexicon.words),
         "present": float(np.mean(present)), "status": certificates,
         "right": {
-            name: [[a == b for a, b in zip(one, true, strict=True)] for one, true in zip(found, test, strict=True)]
+            name: ["".join("01"[a == b] for a, b in zip(one, true, strict=True))
+                   for one, true in zip(found, test, strict=True)]
             for name, found in answers.items()
         },
         "letters": {
@@ -189,7 +190,7 @@ def section(results: dict[str, Any]) -> str:
         "steps": "CandidateCRF, linear, words and steps",
         "rbf": "CandidateCRF, rbf on words, linear on steps",
     }
-    right = {name: [np.array(one, float) for one in results["right"][name]] for name in names}
+    right = {name: [np.array(list(one), float) for one in results["right"][name]] for name in names}
     lines = []
     for name, text in names.items():
         gain, p = common.bootstrap_p(right[name], right["chain"])
