@@ -119,33 +119,31 @@ def test_mlflow(tmp_path, monkeypatch, capsys):
 @pytest.mark.filterwarnings("ignore")
 def test_sktime(capsys):
     pytest.importorskip("sktime", reason="sktime is not installed")
-    from sktime.detection.base import BaseDetector
-
+    one_series, functions, usage = blocks("sktime.md")
+    names = {}
+    exec(compile(one_series, "sktime.md", "exec"), names)
+    assert f"```text\n{capsys.readouterr().out}```" in (PAGES / "sktime.md").read_text(encoding="utf-8")
+    assert names["true"]["labels"].tolist() == ["mill", "heat", "mill"]
+    assert names["true"]["ilocs"][1].right == 52  # one minute later than the predicted change
     data = make_sequences(20, random_state=0)
     lengths = [len(x) for x in data.X]
     instances = np.repeat(np.arange(20), lengths)
     times = np.concatenate([np.arange(length) for length in lengths])
     index = pd.MultiIndex.from_arrays([instances, times], names=["instance", "time"])
     panel = pd.DataFrame(np.concatenate(data.X), index=index, columns=["a", "b"])
-    functions, usage = blocks("sktime.md")
-    # Segments of sktime must not have the label 0.
-    names = {"panel": panel, "y": pd.Series(np.concatenate(data.y) + 1, index=index)}
+    names |= {"panel": panel, "y": pd.Series(np.concatenate(data.y), index=index)}
     exec(compile(functions, "sktime.md", "exec"), names)
     frames, labels = names["to_sequences"](panel, names["y"])
     for frame, own, x, y in zip(frames, labels, data.X, data.y, strict=True):
         np.testing.assert_array_equal(frame.to_numpy(), x)
-        np.testing.assert_array_equal(own, y + 1)
+        np.testing.assert_array_equal(own, y)
     exec(compile(usage, "sktime.md", "exec"), names)
-    assert "probability" in capsys.readouterr().out
     crf, X = names["crf"], names["X"]
-    assert X[0].columns.tolist() == ["a", "b", "a_change", "b_change"]
     predicted = crf.predict(X)
     series = names["to_series"](predicted, index)
     np.testing.assert_array_equal(series.loc[3], predicted[3])
-    for spans, labels in zip(crf.distribution(X).spans(), predicted, strict=True):
-        segments = names["to_segments"](spans)[["ilocs", "labels"]]
-        dense = BaseDetector.sparse_to_dense(segments, index=range(len(labels)))
-        np.testing.assert_array_equal(dense.to_numpy().ravel(), labels)
+    for x, labels in zip(X, predicted, strict=True):
+        np.testing.assert_array_equal(names["detector"].transform(x)["labels"], labels)
 
 
 @pytest.mark.filterwarnings("ignore")

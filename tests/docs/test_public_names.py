@@ -10,7 +10,7 @@ docs/about.md says what users are promised.
 
 import ast
 import doctest
-import importlib
+import importlib.util
 import inspect
 import os
 import pkgutil
@@ -33,8 +33,11 @@ SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
 
 def modules():
     found = [kernelcrf]
+    skipped = (
+        {"kernelcrf.__main__"} if importlib.util.find_spec("sktime") else {"kernelcrf.__main__", "kernelcrf.sktime"}
+    )
     for info in pkgutil.walk_packages(kernelcrf.__path__, "kernelcrf."):
-        if info.name != "kernelcrf.__main__":
+        if info.name not in skipped:
             found.append(importlib.import_module(info.name))
     return found
 
