@@ -3,8 +3,8 @@
 Chains of 20 tokens in two clusters per label, nine labels, 64 numbers per token unless a row says otherwise, rbf kernel
 with random landmarks, float64, one thread. A pass computes the objective and its gradient once, over 10,000 tokens;
 passes are timed in turn, in CPU seconds. A fit runs to a certified gap of 1e-4, in a process of its own. Its memory is
-the peak above that before the fit. In the last rows, the process may allocate a third of what the stored features would
-take. Condition numbers are those of R, with K_BB = R R' for the landmarks B.
+the peak above that before the fit. With the larger data, the process may allocate a third of what the stored features
+would take. Condition numbers are those of R, with K_BB = R R' for the landmarks B.
 """
 
 from __future__ import annotations

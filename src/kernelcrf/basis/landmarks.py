@@ -31,7 +31,7 @@ class Landmarks:
     features : "auto", "stored" or "recomputed", default="auto"
         Whether a fit stores the features of all training tokens, n numbers per token. "recomputed" computes them
         again from the inputs in each pass over the data, in float64. The result is the same up to rounding, and a
-        pass takes about two to four times as long. "auto" stores the features if they need at most half of the memory
+        pass takes several times as long. "auto" stores the features if they need at most half of the memory
         of this machine or, on a cluster, if they fit into the memory of the workers together with the data.
 
     Examples
