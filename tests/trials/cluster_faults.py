@@ -1,7 +1,7 @@
 """Faults of a cluster in the middle of a fit.
 
-Fits run on two worker processes of one machine, on small data (about 270 tokens, an rbf kernel) or on large data
-(160,000 tokens with 64 numbers each, which a worker that takes over a part must read again; a linear kernel). A worker
+Fits run on two worker processes of one machine. Small data have about 270 tokens, and an rbf kernel. Large data have
+160,000 tokens with 64 numbers each, and a linear kernel; a worker that takes over a part must read it again. A worker
 that is killed is replaced by Dask. These count as failures: a fit whose objective differs by more than 1e-9 of it from
 that of a fit in one process, and an error other than the one that is announced. Seconds are those of the fits that were
 disturbed, beside those of an undisturbed fit before them on the same cluster.
