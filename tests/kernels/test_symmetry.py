@@ -7,8 +7,9 @@ import pytest
 from sklearn.base import clone
 
 from joint_twin import JointTwin
-from kernelcrf import ChainCRF, Input, KernelClassifier, SegmentCRF, Symmetry, load
+from kernelcrf import ChainCRF, Input, KernelClassifier, SegmentCRF, Symmetry, load, make_report
 from kernelcrf.basis import Landmarks
+from kernelcrf.cli.inspection import inspect
 from kernelcrf.kernels.joint_labels import label_kernels_from_config, label_kernels_to_config
 from kernelcrf.kernels.orbits import Orbits, Views
 
@@ -160,6 +161,15 @@ def test_missing_labels_and_held_out_searches_work():
 def test_answers_about_weights_of_labels_are_refused(model, name):
     with pytest.raises(AttributeError, match="is not available for a model with label_kernel=Symmetry"):
         model.explain(X[0], 0) if name == "explain" else getattr(model, name)()
+
+
+def test_reports_and_the_command_leave_out_weights_of_labels(model, tmp_path, capsys):
+    assert "Explanations of decisions" not in make_report(model, X, Y)
+    model.save(tmp_path / "model.kcrf")
+    inspect(str(tmp_path / "model.kcrf"), 3, as_json=False)
+    printed = capsys.readouterr().out
+    assert "strongest transitions" in printed
+    assert "strongest landmarks" not in printed
 
 
 def test_answers_without_a_bound_are_refused(model):

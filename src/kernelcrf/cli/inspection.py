@@ -23,7 +23,8 @@ def inspect(model: str, n_terms: int, as_json: bool) -> None:
     steps_before, _ = split_pipeline(loaded.estimator)
     if steps_before is not None:
         facts = {"preprocessing": " ".join(repr(list(steps_before.named_steps.values())).split()), **facts}
-    steps, terms = strongest_steps(crf, n_terms), strongest_terms(crf, n_terms)
+    # If a group moves inputs, weights of features do not belong to single labels.
+    steps, terms = strongest_steps(crf, n_terms), {} if crf.model_.moves_inputs else strongest_terms(crf, n_terms)
     if as_json:
         typer.echo(json.dumps({**facts, "transitions": steps, "terms": terms, "metadata": crf.metadata_}))
         return
@@ -34,8 +35,9 @@ def inspect(model: str, n_terms: int, as_json: bool) -> None:
     for source, target, weight in steps:
         echo(f"  {weight:+8.3f}  {source} -> {target}")
     kind = "features" if crf.landmark_positions_ is None else "landmarks (sequence and token of the training data)"
-    echo()
-    echo(f"strongest {kind}")
+    if terms:
+        echo()
+        echo(f"strongest {kind}")
     for label, weights in terms.items():
         echo(f"  {label}")
         for term, weight in weights:

@@ -197,10 +197,15 @@ class KernelModel(FittedModel):
                 "single labels: use predict_proba or distribution"
             )
 
+    @property
+    def certifies_labels(self) -> bool:
+        """Return whether there are bounds for single labels: no group moves inputs, and no steps share weights."""
+        steps = [term for term in self.layout.terms if term.kind.is_step]
+        return not self.moves_inputs and all(term.k_y.is_identity for term in steps)
+
     def refuse_shared_steps(self, what: str) -> None:
         """Raise a ValueError if a group moves inputs or steps share weights; `what` has no bound for such models."""
-        steps = [term for term in self.layout.terms if term.kind.is_step]
-        if self.moves_inputs or not all(term.k_y.is_identity for term in steps):
+        if not self.certifies_labels:
             raise ValueError(
                 f"{what} is not available for this model, because labels share the weights of steps or of moved "
                 "inputs: expected label_kernel='delta', 'centred' or a matrix in the fit"

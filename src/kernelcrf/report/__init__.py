@@ -87,6 +87,9 @@ def make_report(
     scores = bootstrap(y, predicted, proba, classes, scheme=scheme)
     bins = reliability(known, proba, classes)
     order = _hardest(distribution, known)[:n_hardest]
+    if decisions is None and crf.model_.moves_inputs:
+        # The weights do not belong to single labels, so that there is nothing to explain a decision by.
+        decisions = []
     chosen = _least_believed(order[:EXPLAINED], known, proba, classes) if decisions is None else list(decisions)
     blocks = [
         sections.stretches(i, y[i], predicted[i])
@@ -104,7 +107,7 @@ def make_report(
         sections.confusion(y, predicted),
         sections.calibration(bins, crf),
         sections.hardest(order, blocks, has_words=tokens is not None),
-        section("Explanations of decisions", *parts),
+        section("Explanations of decisions", *parts) if parts else "",
         sections.settings(model),
     ]
     return page(title, body)

@@ -71,7 +71,8 @@ def summary(crf: SequenceEstimator[Any], distribution: SequenceDistribution, n_t
             f"{100 * certificate.relative_gap:.2g} % above the least value that its features or landmarks allow, "
             f"{certificate.lower_bound:,.6g}."
         )
-        if isinstance(distribution, ChainDistribution) and np.isfinite(certificate.rounding):
+        has_bounds = np.isfinite(certificate.rounding) and distribution.model.certifies_labels
+        if isinstance(distribution, ChainDistribution) and has_bounds:
             share = 100 * np.concatenate(distribution.certify().tokens or [np.ones(1, bool)]).mean()
             said += (
                 f" {share:.1f} % of the likeliest labels are certified: the exact optimum on these features or "
