@@ -95,18 +95,21 @@ def infer(a, b, tied, legal, work, p, q):
     for i in range(n_steps):
         for j in range(n_steps):
             guarded = guarded or not steps[i, j]
+    # Numba's loops over one matrix are faster than those over a matrix among several.
     for k in range(low_row, n_rows):
-        top, lowest = -np.inf, np.inf
+        top, lowest, b_k, e_k = -np.inf, np.inf, b[k], e[k]
         for i in range(n_steps):
             for j in range(n_steps):
                 if steps[i, j]:
-                    top, lowest = max(top, b[k, i, j]), min(lowest, b[k, i, j])
-        shift[k] = top if top > -np.inf else 0.0
+                    top, lowest = max(top, b_k[i, j]), min(lowest, b_k[i, j])
         if top > -np.inf:
             spread = max(spread, top - lowest)
+        else:
+            top = 0.0
+        shift[k] = top
         for i in range(n_steps):
             for j in range(n_steps):
-                e[k, i, j] = np.exp(b[k, i, j] - shift[k]) if steps[i, j] else 0.0
+                e_k[i, j] = np.exp(b_k[i, j] - top) if steps[i, j] else 0.0
     guarded = guarded or spread > FREE
     failed[0] = guarded and spread > EDGE_RANGE
     for t in range(n_nodes):
@@ -128,26 +131,25 @@ def infer(a, b, tied, legal, work, p, q):
     if len(p) == 0:
         return 0.0
     for k in range(low_row, n_rows):
+        e_k, e_T_k = e[k], e_T[k]
         for i in range(n_steps):
             for j in range(n_steps):
-                e_T[k, j, i] = e[k, i, j]
+                e_T_k[j, i] = e_k[i, j]
     backward(offsets, e_T, tied, failed, alpha, u, p)
-    for k in range(len(q)):
-        for i in range(n_steps):
-            for j in range(width):
-                q[k, i, j] = 0
+    q[:] = 0
     for t in range(1, n_nodes):
-        k = 0 if tied else t
+        q_k = q[0 if tied else t]
         for i in range(n_steps):
             x = alpha[t - 1, i]
             for j in range(width):
-                q[k, i, j] += x * u[t, j]
+                q_k[i, j] += x * u[t, j]
     energy = 0.0
     for k in range(low_row, n_rows):
+        b_k, e_k, q_k = b[k], e[k], q[k]
         for i in range(n_steps):
             for j in range(n_steps):
-                q[k, i, j] *= e[k, i, j]
-                energy += q[k, i, j] * b[k, i, j]
+                q_k[i, j] *= e_k[i, j]
+                energy += q_k[i, j] * b_k[i, j]
     for t in range(n_nodes):
         for j in range(n_labels):
             energy += p[t, j] * a[t, j]
