@@ -1,13 +1,6 @@
 """Bibliographic references of AnyStyle, with features of single tokens and of steps between tokens.
 
-AnyStyle trains on its references *core*; those of *gold* that are not in core are the test set. The features are those
-of `studies.datasets.reference_features`; and the first character, the case, the kind of number and the final character
-of the token and of the token before, as in AnyStyle's templates for Wapiti, but without its dictionaries. The templates
-give such signs also to steps (`*:`): a sign then has a weight for each pair of neighbouring labels that occurs with it.
-CRFsuite and `crfsuite.CRF` have no features of steps. CRFsuite makes 300 iterations with the penalties that parsers
-use; all other fits end at a certified gap of 1 %. C is the one of 1, 3, 10 and 30 with the most right references on the
-last fifth of core. Percentages of wrong tokens and of references with a wrong token; seconds are the CPU time of the
-last fit on one thread. p-values compare the wrong references of a row with those of CRFsuite, by bootstrap.
+`INTRODUCTION` has the protocol, which the page of results repeats.
 """
 
 from __future__ import annotations
@@ -31,6 +24,16 @@ PENALTIES = {"c1": 0.1, "c2": 0.01, "max_iterations": 300}
 CHOICES = (1.0, 3.0, 10.0, 30.0)
 CRFSUITE, PLAIN, STEPS = "CRFsuite, c1 = 0.1, c2 = 0.01", "ChainCRF", "ChainCRF, signs of steps"
 OPTIONS: dict[str, Any] = {}
+INTRODUCTION = """\
+AnyStyle trains on its references *core*; those of *gold* that are not in core are the test set. The features are those
+of `studies.datasets.reference_features`; and the first character, the case, the kind of number and the final character
+of the token and of the token before, as in AnyStyle's templates for Wapiti, but without its dictionaries. The templates
+give such signs also to steps (`*:`): a sign then has a weight for each pair of neighbouring labels that occurs with it.
+CRFsuite and `crfsuite.CRF` have no features of steps. CRFsuite makes 300 iterations with the penalties that parsers
+use; all other fits end at a certified gap of 1 %. C is the one of 1, 3, 10 and 30 with the most right references on the
+last fifth of core. Percentages of wrong tokens and of references with a wrong token; seconds are the CPU time of the
+last fit on one thread. p-values compare the wrong references of a row with those of CRFsuite, by bootstrap.
+"""
 
 
 def case(word: str) -> str:
@@ -161,4 +164,4 @@ def section(results: dict[str, Any]) -> str:
         C, weights = ("", "") if row["C"] is None else (f"{row['C']:g}", f"{row['weights']:,}")
         rows.append([name, C, weights, *cells, f"{row['seconds']:.0f}"])
     header = ["", "C", "weights", "tokens wrong, %", "references wrong, %", "p", "seconds"]
-    return common.markdown(header, rows)
+    return f"## Bibliographic references, with features of steps\n\n{INTRODUCTION}\n{common.markdown(header, rows)}"
