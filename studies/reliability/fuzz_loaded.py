@@ -23,7 +23,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 import kernelcrf
-from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, ModelFileError, MultiLabelCRF
+from kernelcrf import CandidateCRF, ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, ModelFileError, MultiLabelCRF
 from kernelcrf.answers.summary import summarise, summary_html
 from kernelcrf.cli.inspection import strongest_steps, strongest_terms
 from kernelcrf.formats import Templates
@@ -240,8 +240,22 @@ def network_calls(model: MarkovNetwork, path: str) -> Iterator[tuple[str, Callab
     yield "potentials_", lambda: model.potentials_
 
 
+def candidate_calls(model: CandidateCRF, path: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    if model.n_features_in_ > MOST_FEATURES:
+        return
+    rows = np.repeat([[0.5], [0.25]], model.n_features_in_, axis=1)
+    X, y = [[rows, rows[:1]], [rows]], [[1, 0], [0]]
+    yield from common_calls(model, path)
+    yield "predict", lambda: model.predict(X)
+    yield "predict_proba", lambda: sums_to_one([p[None] for x in model.predict_proba(X) for p in x])
+    yield "decode", lambda: model.distribution(X).k_best(3)
+    yield "log_prob", lambda: model.log_prob(X, y)
+    yield "score", lambda: model.score(X, y)
+
+
 CALLS: dict[type, Callable[[Any, str], Iterator[tuple[str, Callable[[], Any]]]]] = {
     ChainCRF: chain_calls,
+    CandidateCRF: candidate_calls,
     KernelClassifier: classifier_calls,
     MultiLabelCRF: multilabel_calls,
     GraphCRF: graph_calls,

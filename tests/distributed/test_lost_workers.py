@@ -114,10 +114,10 @@ def kill_once(part, mark):
 
 
 def dies_once_while_writing(crf, mark):
-    """The model, whose first prediction has its worker killed halfway through the Parquet file that it writes next."""
+    """The model, whose first answer has its worker killed halfway through the Parquet file that it writes next."""
 
     class Deadly(type(crf)):
-        def predict(self, X, lengths=None):
+        def distribution(self, X, lengths=None, **options):
             import pyarrow.parquet
 
             def half(table, where, **options):
@@ -128,7 +128,7 @@ def dies_once_while_writing(crf, mark):
             if not mark.exists():
                 mark.touch()
                 pyarrow.parquet.write_table = half
-            return super().predict(X, lengths)
+            return super().distribution(X, lengths, **options)
 
     deadly = Deadly()
     deadly.__dict__.update(crf.__dict__)

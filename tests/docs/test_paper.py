@@ -34,6 +34,10 @@ def rows():
 ROWS = list(rows())
 
 
+def find_module(parts):
+    return (ROOT / "src" / Path(*parts).with_suffix(".py")).is_file()
+
+
 def exists(name):
     """Whether a dotted name is a module, or an attribute of one."""
     parts = name.split(".")
@@ -41,6 +45,9 @@ def exists(name):
         try:
             found = importlib.import_module(".".join(parts[:k]))
         except ModuleNotFoundError:
+            # A module that needs a package of an extra exists, whether the package is installed or not.
+            if k == len(parts) and find_module(parts):
+                return True
             continue
         for part in parts[k:]:
             if not hasattr(found, part):

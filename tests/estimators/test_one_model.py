@@ -90,7 +90,11 @@ def ask(estimator, method, name):
     known = {"X": X, "y": y, **ARGUMENTS}
     function = getattr(estimator, method)
     given = inspect.signature(function).parameters
-    needed = {own: known[own] for own, p in given.items() if own in known and (p.default is p.empty or own != "y")}
+    # A score needs labels, except on data of a cluster, which hold them.
+    needs_y = method == "score"
+    needed = {
+        own: known[own] for own, p in given.items() if own in known and (p.default is p.empty or own != "y" or needs_y)
+    }
     result = function(**needed)
     if isinstance(result, Distribution):
         return result.marginals(), result.entropy(), result.decode(), result.k_best(2)

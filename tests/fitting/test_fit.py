@@ -158,7 +158,7 @@ def test_edges_with_inputs_have_a_basis_and_a_part_in_the_gap(data):
 
 
 def test_a_word_that_is_no_number_of_atoms_is_refused(data):
-    with pytest.raises(ValueError, match="n_components='many'"):
+    with pytest.raises(ValueError, match="n='many'"):
         fit_chain(data, RBF, n_components="many")
 
 
