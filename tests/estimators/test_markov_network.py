@@ -161,6 +161,13 @@ def test_a_variable_with_one_value_has_no_interactions():
     assert MarkovNetwork(structure="full").fit(np.full((5, 2), "a")).score_samples([["a", "a"]]) == 0
 
 
+def test_a_very_smooth_kernel_has_no_negative_eigenvalue():
+    """Values of the kernel differ by 1e-9, and rounding errors of centring exceed a smaller eigenvalue."""
+    X = np.random.default_rng(0).integers(0, 5, size=(30, 2)).astype(float)
+    for gamma in (1e-9, 1e-10, 1e-11):
+        assert MarkovNetwork(kernel="rbf", gamma=gamma, structure="full").fit(X).certificate_.status == "optimal"
+
+
 def test_a_kernel_that_takes_all_values_for_one_is_refused():
     with pytest.raises(ValueError, match="kernel='cosine' does not distinguish the values of variable 0"):
         MarkovNetwork("cosine").fit([[1, 2], [2, 3], [3, 1]])

@@ -287,4 +287,9 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
                 f"kernel={self.kernel!r} does not distinguish the values of variable {v}, such as "
                 f"{values[:3].tolist()}: expected a kernel that does, for example 'rbf' or 'delta'"
             )
-        return LabelKernel.of(0.5 * (centred + centred.T), len(centred))
+        centred = 0.5 * (centred + centred.T)
+        # Centring a smooth kernel leaves small values, so that its rounding errors may be large negative eigenvalues.
+        least = np.linalg.eigvalsh(centred)[0]
+        if -len(gram) * np.finfo(np.float64).eps * np.abs(gram).max() <= least < 0:
+            centred -= least * np.eye(len(centred))
+        return LabelKernel.of(centred, len(centred))

@@ -310,7 +310,7 @@ def visit(
         weights have their own prior precisions, the entries are lam divided by these precisions.
     V, v : W and w before they are shrunk towards zero by l1 / lam; without an L1 penalty, V and W are the same array.
     """
-    n_labels, n_steps = r.shape[1], b.shape[1]
+    n_labels, n_steps, n_pairs = r.shape[1], b.shape[1], b.shape[1] ** 2
     threshold, threshold_edge = l1 / lam, l1_edge / lam_edge
     work = memory(offsets, width, n_steps, tied)
     _, _, _, e, _, u, _, log_z, failed = work
@@ -346,9 +346,7 @@ def visit(
                 for j in range(n_labels):
                     new_a[t, j] = s[t, j]
             for k in range(n_rows):
-                for x in range(n_steps):
-                    for y in range(n_steps):
-                        new_b[k, x, y] = s_edge[k, x * n_steps + y]
+                new_b[k] = s_edge[k, :n_pairs].reshape(n_steps, n_steps)
             infer(new_a[:T], new_b[:n_rows], tied, legal, work, p[:0], new_q[:n_rows])
             measured, gap = not failed[0], log_z[0] - entropies[i]
             for t in range(T):
@@ -358,9 +356,10 @@ def visit(
                 for j in range(n_labels):
                     gap -= r[low + t, j] * s[t, j]
             for k in range(n_rows):
+                q_k, s_k = q[low_edge + k], s_edge[k, :n_pairs].reshape(n_steps, n_steps)
                 for x in range(n_steps):
                     for y in range(n_steps):
-                        gap -= q[low_edge + k, x, y] * s_edge[k, x * n_steps + y]
+                        gap -= q_k[x, y] * s_k[x, y]
             if measured:
                 gaps[i] = max(weights[i] * gap, 0.0)
         eta, scale, scale_edge = etas[i], weights[i] / lam, weights[i] / lam_edge
@@ -369,9 +368,10 @@ def visit(
                 for j in range(n_labels):
                     new_a[t, j] = (1 - eta) * a[low + t, j] + eta * s[t, j]
             for k in range(n_rows):
+                b_k, s_k, new_b_k = b[low_edge + k], s_edge[k, :n_pairs].reshape(n_steps, n_steps), new_b[k]
                 for x in range(n_steps):
                     for y in range(n_steps):
-                        new_b[k, x, y] = (1 - eta) * b[low_edge + k, x, y] + eta * s_edge[k, x * n_steps + y]
+                        new_b_k[x, y] = (1 - eta) * b_k[x, y] + eta * s_k[x, y]
             entropy = infer(new_a[:T], new_b[:n_rows], tied, legal, work, p[:T], new_q[:n_rows])
             if failed[0]:
                 eta *= 0.5
@@ -382,10 +382,12 @@ def visit(
                     new_r[t, j] = p[t, j]
                     step[t, j] = scale * (np.float64(r[low + t, j]) - np.float64(new_r[t, j]))
             for k in range(n_rows):
+                q_k, new_q_k, step_k = q[low_edge + k], new_q[k], step_edge[k, :n_pairs].reshape(n_steps, n_steps)
                 for x in range(n_steps):
                     for y in range(n_steps):
-                        new_q[k, x, y] = q.dtype.type(new_q[k, x, y])
-                        step_edge[k, x * n_steps + y] = scale_edge * (q[low_edge + k, x, y] - new_q[k, x, y])
+                        rounded = q.dtype.type(new_q_k[x, y])
+                        new_q_k[x, y] = rounded
+                        step_k[x, y] = scale_edge * (q_k[x, y] - rounded)
             for j in range(width):
                 change[j] = 0
             for j in range(width_edge):
@@ -410,9 +412,10 @@ def visit(
                     for j in range(n_labels):
                         a[low + t, j], r[low + t, j] = new_a[t, j], new_r[t, j]
                 for k in range(n_rows):
+                    b_k, q_k, new_b_k, new_q_k = b[low_edge + k], q[low_edge + k], new_b[k], new_q[k]
                     for x in range(n_steps):
                         for y in range(n_steps):
-                            b[low_edge + k, x, y], q[low_edge + k, x, y] = new_b[k, x, y], new_q[k, x, y]
+                            b_k[x, y], q_k[x, y] = new_b_k[x, y], new_q_k[x, y]
                 entropies[i] = entropy
                 if not measured:
                     gaps[i] = gain / eta
