@@ -30,7 +30,7 @@ from studies import common
 PENALTIES = {"c1": 0.1, "c2": 0.01}
 ALL = {"all_possible_states": True, "all_possible_transitions": True}
 MODELS: dict[str, Callable[[], Any]] = {
-    "CRFsuite, c1 = 0.1, c2 = 0.01": lambda: Peer(),
+    "CRFsuite, c1 = 0.1, c2 = 0.01": lambda: Peer(**PENALTIES),
     "crfsuite.CRF, c1 = 0.1, c2 = 0.01": lambda: CRF(epsilon=1e-3, **PENALTIES),
     "the same, all pairs": lambda: CRF(epsilon=1e-2, **ALL, **PENALTIES),
     "ChainCRF, C = 5, all pairs": lambda: ChainCRF("linear", C=5.0, tol=1e-3, weights="all"),
@@ -39,12 +39,15 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 
 class Peer:
-    """CRFsuite as usaddress trains it: features are nested dicts."""
+    """CRFsuite as parsers train it, from feature dicts, which may be nested, or from lists of feature names."""
+
+    def __init__(self, **parameters: float) -> None:
+        self.parameters = parameters
 
     def fit(self, X: list[Any], y: list[Any]) -> Peer:
         import pycrfsuite
 
-        trainer = pycrfsuite.Trainer(verbose=False, params=PENALTIES)
+        trainer = pycrfsuite.Trainer(verbose=False, params=self.parameters)
         for one, labels in zip(X, y, strict=True):
             trainer.append(pycrfsuite.ItemSequence(one), labels)
         with tempfile.TemporaryDirectory() as folder:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import argparse
 import re
-import tempfile
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kernelcrf import ChainCRF, Input
 from studies import common
+from studies.accuracy.addresses import Peer
 from studies.datasets import load_references, reference_features
 
 PENALTIES = {"c1": 0.1, "c2": 0.01, "max_iterations": 300}
@@ -26,13 +25,13 @@ CRFSUITE, PLAIN, STEPS = "CRFsuite, c1 = 0.1, c2 = 0.01", "ChainCRF", "ChainCRF,
 OPTIONS: dict[str, Any] = {}
 INTRODUCTION = """\
 AnyStyle trains on its references *core*; those of *gold* that are not in core are the test set. The features are those
-of `studies.datasets.reference_features`; and the first character, the case, the kind of number and the final character
+of `studies.datasets.reference_features`, and the first character, the case, the kind of number and the final character
 of the token and of the token before, as in AnyStyle's templates for Wapiti, but without its dictionaries. The templates
 give such signs also to steps (`*:`): a sign then has a weight for each pair of neighbouring labels that occurs with it.
-CRFsuite and `crfsuite.CRF` have no features of steps. CRFsuite makes 300 iterations with the penalties that parsers
-use; all other fits end at a certified gap of 1 %. C is the one of 1, 3, 10 and 30 with the most right references on the
-last fifth of core. Percentages of wrong tokens and of references with a wrong token; seconds are the CPU time of the
-last fit on one thread. p-values compare the wrong references of a row with those of CRFsuite, by bootstrap.
+CRFsuite has no features of steps. It makes 300 iterations with the penalties that parsers use; all other fits end at a
+certified gap of 1 %. C is the one of 1, 3, 10 and 30 with the most right references on the last fifth of core. The
+table has the percentages of wrong tokens, and of references with a wrong token; seconds are the CPU time of the last
+fit on one thread. p-values compare the wrong references of a row with those of CRFsuite, by bootstrap.
 """
 
 
@@ -88,32 +87,11 @@ def inputs(name: str, words: Sequence[Sequence[str]]) -> list[Any]:
 
 def fit(name: str, C: float | None, words: Sequence[Sequence[str]], y: Sequence[Any]) -> Any:
     if name == CRFSUITE:
-        return Peer().fit(inputs(name, words), y)
+        return Peer(**PENALTIES).fit(inputs(name, words), y)
     kernel = Input("linear"), Input("linear", scores="steps")
     given = {"inputs": dict(zip(("tokens", "steps"), kernel, strict=True))} if name == STEPS else {"kernel": "linear"}
     crf = ChainCRF(**given, C=C, tol=1e-2, weights=("observed", "observed"), random_state=0)
     return crf.fit(inputs(name, words), y)
-
-
-class Peer:
-    """CRFsuite as parsers train it."""
-
-    def fit(self, X: Sequence[Any], y: Sequence[Any]) -> Peer:
-        import pycrfsuite
-
-        trainer = pycrfsuite.Trainer(verbose=False, params=PENALTIES)
-        for one, labels in zip(X, y, strict=True):
-            trainer.append(one, labels)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model"
-            trainer.train(str(path))
-            self.model = path.read_bytes()
-        self.tagger = pycrfsuite.Tagger()
-        self.tagger.open_inmemory(self.model)
-        return self
-
-    def predict(self, X: Sequence[Any]) -> list[list[str]]:
-        return [self.tagger.tag(one) for one in X]
 
 
 def right(crf: Any, name: str, words: Sequence[Sequence[str]], y: Sequence[Any]) -> list[np.ndarray]:

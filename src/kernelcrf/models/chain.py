@@ -23,6 +23,7 @@ from kernelcrf.arrays import Array, Arrays, Config, DType, Floats, Inputs, Place
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.basis.kernel_weights import PairWeights
 from kernelcrf.basis.sparse_entries import Entries
+from kernelcrf.certificate import IMPORTED, Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.fit import Fit
 from kernelcrf.fitting.training import Trained
@@ -122,6 +123,17 @@ class ChainModel(KernelModel):
             metadata=metadata,
             **fields_of_subclass,
         )
+
+    @classmethod
+    def imported(cls, **fields: Any) -> Self:
+        """Return a model that another program fitted, of which neither the settings nor the certificate are known.
+
+        fields : the kernels, the layout, theta, the maps, the readers `reader` and `labels`, and `metadata`.
+        """
+        return cls(
+            certificate=Certificate(np.nan, -np.inf, IMPORTED), n_iter=0, C=np.nan, laplace=None, specification={},
+            objective_curve=np.empty(0), legal=None, landmark_positions=None, gap_curve=np.empty((0, 3)), **fields,
+        )  # fmt: skip
 
     @cached_property
     def scores_tokens_alone(self) -> bool:

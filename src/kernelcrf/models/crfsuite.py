@@ -17,7 +17,6 @@ import numpy as np
 from kernelcrf.arrays import Ints
 from kernelcrf.basis.features import PrimalMap
 from kernelcrf.basis.pairs import Pairs
-from kernelcrf.certificate import IMPORTED, Certificate
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.kernel import KERNELS
@@ -66,22 +65,13 @@ def from_crfsuite(content: CRFsuiteModel) -> ChainModel:
     kernel = InputKernel("linear")
     terms = [replace(term, pairs=pairs[term.name]) for term in chain_terms(L, kernel)]
     layout = Layout.of(terms, {TOKEN_TERM: len(names)})
-    return ChainModel(
-        certificate=Certificate(np.nan, -np.inf, IMPORTED),
-        n_iter=0,
-        C=np.nan,
-        laplace=None,
-        specification={},
+    return ChainModel.imported(
         kernels={KERNELS[TOKEN_TERM]: kernel},
         layout=layout,
         theta=layout.join({TOKEN_TERM: content.state.weights, TRANSITION_TERM: content.transitions.weights}),
         maps={TOKEN_TERM: PrimalMap(len(names))},
-        objective_curve=np.empty(0),
         reader=SequenceReader("dicts", len(names), Vocabulary(names, SEPARATOR)),
         labels=LabelReader(np.array(content.labels)),
-        legal=None,
-        landmark_positions=None,
-        gap_curve=np.empty((0, 3)),
         metadata={},
     )
 

@@ -18,7 +18,6 @@ import numpy as np
 from kernelcrf.arrays import Floats, Ints
 from kernelcrf.basis.features import PrimalMap
 from kernelcrf.basis.pairs import Pairs
-from kernelcrf.certificate import IMPORTED, Certificate
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.models.crfsuite import find_reason, to_crfsuite
@@ -74,24 +73,15 @@ def from_wapiti(content: WapitiModel) -> ChainModel:
     terms = [replace(term, pairs=pairs[term.name]) for term in chain_terms(L, None, inputs=inputs)]
     layout = Layout.of(terms, dict.fromkeys((of_token, of_step), len(names)))
     weights = {of_token: content.weights[of_tokens], of_step: content.weights[~of_tokens]}
-    return ChainModel(
-        certificate=Certificate(np.nan, -np.inf, IMPORTED),
-        n_iter=0,
-        C=np.nan,
-        laplace=None,
-        specification={},
+    return ChainModel.imported(
         kernels={kernel_parameter(term): kernel for term in (of_token, of_step)},
         layout=layout,
         theta=layout.join({**weights, TRANSITION_TERM: np.empty(0)}),
         maps={term: PrimalMap(len(names)) for term in (of_token, of_step)},
-        objective_curve=np.empty(0),
         reader=InputsReader.of_whole(
             SequenceReader("dicts", len(names), Vocabulary(names, SEPARATOR)), (TOKENS, STEPS)
         ),
         labels=LabelReader(np.array(content.labels)),
-        legal=None,
-        landmark_positions=None,
-        gap_curve=np.empty((0, 3)),
         metadata={KEY: [content.n_columns, int(content.adds_u), *content.patterns]},
     )
 
