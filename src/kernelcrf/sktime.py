@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sktime.detection.base import BaseDetector
 
 from kernelcrf.answers.spans import PredictedSpan
 from kernelcrf.arrays import UserData
 from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.estimators.segments import SegmentCRF
 from kernelcrf.validation import shown
+
+try:
+    import pandas as pd
+    from sktime.detection.base import BaseDetector
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"CRFSegmenter needs {error.name}, which is not installed: run pip install 'kernelcrf[sktime]'", name=error.name
+    ) from None
 
 
 class CRFSegmenter(BaseDetector):  # type: ignore[misc]
