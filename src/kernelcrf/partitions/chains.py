@@ -48,7 +48,7 @@ from kernelcrf.score.terms import Term
 MOST_PARTITIONS, LEAST_NODES, LEAST_PRODUCTS = 64, 2048, 2**20
 BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
 # `measure` divides the tokens into this number of blocks, unless they are smaller than LEAST_MEASURED tokens.
-MOST_BLOCKS, LEAST_MEASURED = 32, 4096
+MOST_BLOCKS, LEAST_MEASURED = 64, 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,13 +257,13 @@ class ChainPartition(RowPartition):
 
     def measure(self, layout: Layout, theta: Floats, n_jobs: int) -> tuple[Sums, PartitionState]:
         """Return the loss and its gradient for theta; scores are computed for one block of sequences at a time."""
-        total, sizes = None, []
+        loss, gradient, sizes = 0.0, np.zeros(layout.size), list[Floats]()
         for block in self._blocks():
             sums, state = block.evaluate(layout, theta, n_jobs, curvature=False)
             sizes.append(block.score_sizes(layout, state))
-            total = sums if total is None else total + sums
-        assert total is not None
-        return total, PartitionState(None, None, np.concatenate(sizes))
+            loss += sums.loss
+            gradient += sums.gradient
+        return Sums(loss, gradient), PartitionState(None, None, np.concatenate(sizes))
 
     def _blocks(self) -> Iterator[ChainPartition]:
         """Yield partitions that contain all sequences, at most MOST_BLOCKS if no sequence is long."""
