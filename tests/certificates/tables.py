@@ -18,6 +18,7 @@ class MarkovProblem(Problem):
     refusal = None
     dtype = np.float64
     n_components = "all"
+    may_be_smooth = False  # Centring leaves the smallest eigenvalues of such a kernel to chance.
 
     def draw(self):
         pick = self.dice.pick
