@@ -11,7 +11,7 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import chain as compiled
 from kernelcrf.inference.decoding import viterbi as compiled_viterbi
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
-from kernelcrf.tagger.chain import FREE_RANGE, marginals, viterbi
+from kernelcrf.tagger.chain import FREE_RANGE, log_probability, marginals, viterbi
 
 
 def problem(seed, T, L, *, by_token, forbid, scale):
@@ -51,6 +51,9 @@ def test_labels_and_probabilities_equal_enumeration(seed, T, L, case):
         joint = [[p[(labelings[:, t - 1] == i) & (labelings[:, t] == j)].sum() for j in range(L)] for i in range(L)]
         np.testing.assert_allclose(joint, edges[t], atol=1e-9)
     assert not edges[0].any()
+    found = [log_probability(s, w, labels) for labels in labelings.tolist()]
+    np.testing.assert_allclose(np.exp(found), p, atol=1e-9)
+    assert max(found) <= 0
     assert p[(labelings == viterbi(s, w)).all(axis=1)] == pytest.approx(p.max())
 
 

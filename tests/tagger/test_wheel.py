@@ -20,8 +20,10 @@ import json, sys
 # Neither the library nor what it needs may be there.
 sys.modules.update(dict.fromkeys(("kernelcrf", "scipy", "sklearn", "numba")))
 from kernelcrf_tagger import ModelFileError, TaggedSpan, Tagger
+import kernelcrf_tagger.crfsuite as pycrfsuite
 tagger = Tagger.open(sys.argv[1])
 sequences = json.loads(sys.argv[2])
+assert [pycrfsuite.Tagger().open(sys.argv[1]).tag(x) for x in sequences] == tagger.tag_all(sequences)
 spans = [[isinstance(span, TaggedSpan) for span in row] for row in tagger.spans_all(sequences)]
 print(json.dumps([tagger.tag_all(sequences), [p.tolist() for p in tagger.probabilities_all(sequences)], spans]))
 """

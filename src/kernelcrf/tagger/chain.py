@@ -72,6 +72,27 @@ def marginals(s: Floats, w: Floats, *, edges: bool = False) -> tuple[Floats, Flo
     return p, q
 
 
+def log_probability(s: Floats, w: Floats, labels: list[int]) -> float:
+    """Return log p(labels) of a sequence, which is -inf if the labels are forbidden.
+
+    It is the score of the labels minus log Z. The sums of exponentials that lead to log Z are computed forwards.
+    """
+    T = len(s)
+    if not T:
+        return 0.0
+    with np.errstate(all="ignore"):
+        total, score = s[0], s[0, labels[0]]
+        for t in range(1, T):
+            step = w if w.ndim == 2 else w[t]
+            score += step[labels[t - 1], labels[t]] + s[t, labels[t]]
+            total = s[t] + log_sum(total[:, None] + step, 0)
+        log_z = float(log_sum(total, 0))
+    if not isfinite(log_z):
+        raise reason(0, s, w)
+    # Rounding must not make a probability larger than 1.
+    return min(float(score) - log_z, 0.0)
+
+
 def _scaled(s: Floats, w: Floats, edges: bool) -> tuple[Floats, Floats | None]:
     T, L = s.shape
     e = np.exp(w - (w.max() if w.ndim == 2 else w.max(axis=(1, 2), keepdims=True)))

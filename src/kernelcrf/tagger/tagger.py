@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -16,7 +16,7 @@ from ..persistence import ModelFileError, PathLike
 from ..readers.schemes import SCHEMES
 from ..readers.spans import SpanRules, are_spans, scheme_of, span_rules, spans
 from ..validation import LAG, POSITIVE, either, nothing, shown, shown_list
-from .chain import marginals, viterbi
+from .chain import log_probability, marginals, viterbi
 from .field import TaggedField
 from .model import StoredModel, open_model
 from .stream import TaggerStream
@@ -40,6 +40,7 @@ class Tagger:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from kernelcrf import ChainCRF
     >>> from kernelcrf.tagger.tagger import Tagger  # in kernelcrf-tagger: from kernelcrf_tagger import Tagger
     >>> sentences = [["the", "dog", "of", "Ann"], ["Bob", "and", "Ann", "Lee"]]
@@ -51,6 +52,8 @@ class Tagger:
     ['B-PER', 'O', 'B-PER', 'I-PER']
     >>> tagger.classes, tagger.probabilities(X[1]).shape
     (['B-PER', 'I-PER', 'O'], (4, 3))
+    >>> bool(np.isclose(tagger.log_prob(X[1], tagger.tag(X[1])), crf.log_prob([X[1]], [tagger.tag(X[1])])[0]))
+    True
     >>> [(span.start, span.end, span.label) for span in tagger.spans(X[1])]
     [(0, 1, 'PER'), (2, 4, 'PER')]
     >>> live = tagger.stream(lag=1)
@@ -111,6 +114,21 @@ class Tagger:
     def probabilities_all(self, sequences: Iterable[UserData]) -> list[Floats]:
         """Return the probabilities of the labels of each sequence."""
         return [self.probabilities(tokens) for tokens in sequences]
+
+    def log_prob(self, tokens: UserData, labels: Sequence[object]) -> float:
+        """Return the logarithm of the probability of all labels of one sequence together.
+
+        A sequence whose labels from `tag` are improbable is likely to have a wrong label, so that a person should check
+        it first.
+        """
+        s, w = self._model.scores(tokens)
+        place = {label: j for j, label in enumerate(self._model.classes)}
+        if len(labels) != len(s) or not set(labels) <= set(place):
+            raise ValueError(
+                f"labels={shown(labels)}: expected one label for each of the {len(s)} tokens of the sequence, out of "
+                f"{shown_list(self._model.classes)}"
+            )
+        return log_probability(s, w, [place[label] for label in labels])
 
     def stream(self, *, lag: int = 0, max_delay: int | None = None, state: UserData = None) -> TaggerStream:
         """Return an object that takes the tokens of one sequence as they arrive, and answers after each of them.
