@@ -26,6 +26,8 @@ FIRST_FILES = [
     (study_data.load_batteryless, {}, "batteryless_activity/S1.csv.gz", "10.24432/C5GG6B"),
     (study_data.load_chorales, {}, "bach_chorales/jsbach_chorals_harmony.data.gz", "archive.ics.uci.edu/dataset/298"),
     (study_data.load_references, {}, "anystyle/core.xml.gz", "inukshuk/anystyle"),
+    (study_data.load_names, {}, "probablepeople/person_labeled.xml.gz", "datamade/probablepeople"),
+    (study_data.load_grobid, {}, "grobid/citation.tar.gz", "kermitt2/grobid"),
     (study_data.load_multilabel, {"name": "scene"}, "multilabel/scene.npz", "mulan"),
 ]
 
@@ -70,6 +72,8 @@ def test_a_missing_file_is_named_with_its_layout_and_origin(load, arguments, fil
         (study_data.load_cb513, {"n_classes": 2}, "n_classes=2: expected one of 3, 8"),
         (study_data.load_qian_sejnowski, {"subset": "dev"}, "subset='dev'"),
         (study_data.load_occupancy, {"subset": "test"}, "subset='test': expected one of 'train', 'test1', 'test2'"),
+        (study_data.load_names, {"subset": "all"}, "subset='all': expected one of 'person', 'company'"),
+        (study_data.load_grobid, {"parser": "header"}, "parser='header': expected one of 'citation', 'date', "),
         (study_data.load_multilabel, {"name": "enron"}, "name='enron': expected one of 'scene', 'yeast', 'emotions'"),
     ],
 )
