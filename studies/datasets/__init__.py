@@ -11,6 +11,7 @@ from studies.datasets.references import load_references, reference_features
 from studies.datasets.tables import (
     load_batteryless,
     load_cb513,
+    load_crossner,
     load_occupancy,
     load_qian_sejnowski,
     load_ts115,
@@ -24,6 +25,7 @@ __all__ = [
     "load_batteryless",
     "load_cb513",
     "load_chorales",
+    "load_crossner",
     "load_gpstruct",
     "load_grobid",
     "load_letters",

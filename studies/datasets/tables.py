@@ -1,4 +1,4 @@
-"""Load data sets that are stored as text tables: proteins, sensor readings, and parts of speech."""
+"""Load data sets that are stored as text tables: proteins, sensor readings, parts of speech and entities."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from studies.datasets.sources import SOURCES
 DSSP = ("chain", "group", "sequence", "dssp3", "dssp8", "ordered", "eval_mask")
 SENSORS = ("Temperature", "Humidity", "Light", "CO2", "HumidityRatio")
 READINGS = ("time", "acc_frontal", "acc_vertical", "acc_lateral", "antenna", "rssi", "phase", "frequency")
+CROSSNER = ("politics", "science", "music", "literature", "ai")
 ACTIVITIES = np.array(["sit on bed", "sit on chair", "lying", "ambulating"])
 
 
@@ -213,6 +214,28 @@ def load_ud_ewt(subset: Part = "train", *, folder: Folder = None) -> LabelledSeq
     """
     check_choice("subset", subset, ("train", "dev", "test"))
     return load_tagged(SOURCES["ud_ewt"], subset, folder, ("word",), "\t")
+
+
+def load_crossner(domain: str, subset: Part = "train", *, folder: Folder = None) -> LabelledSequences:
+    """Load CrossNER: sentences of Wikipedia from one domain, with named entities of 9 to 17 types, tagged in IOB2.
+
+    X has one dict per token with its `word`. Each domain has types of its own, such as "politician", beside common ones
+    such as "person", which then means all other persons. The subset "train" has only 100 or 200 sentences. The usual
+    score is the F1 of spans, as a mean over the five domains.
+
+    domain : "politics", "science", "music", "literature" or "ai".
+    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from studies.datasets import load_crossner
+    >>> data = load_crossner("ai")
+    >>> len(data.X), data.X[0][3]["word"], data.y[0][3]
+    (100, 'opinion-based', 'B-product')
+    """
+    check_choice("domain", domain, CROSSNER)
+    check_choice("subset", subset, ("train", "dev", "test"))
+    return load_tagged(SOURCES["crossner"], f"{domain}/{subset}", folder, ("word",), "\t")
 
 
 def _run_starts(keys: Array) -> Array:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kernelcrf import ChainCRF
-from kernelcrf.answers.f1_spans import f1_labels
+from kernelcrf.answers.f1_spans import f1_labels, f1_runs
 from kernelcrf.answers.span_probabilities import probable_spans, span_probabilities
 from kernelcrf.answers.spans import PredictedSpan, right_spans
 from kernelcrf.datasets import make_sequences
@@ -135,6 +135,31 @@ def test_f1_decoding_falls_back_to_the_likeliest_labelling_if_constraints_forbid
     stuck = ChainField(found.s, w, found.chains)
     rules = span_rules(LABELS["IOB2"], "lenient")
     np.testing.assert_array_equal(f1_labels(stuck, rules), stuck.best())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_f1_decoding_of_runs_maximises_the_expected_f1(seed):
+    found = draw("IOB2", seed, tied=True, constraints=False, lengths=(4, 0, 2))
+    classes, rules = LABELS["IOB2"], span_rules(LABELS["IOB2"], "runs")
+    probabilities = as_dict(rules, *probable_spans(found, rules, 0.0, None))
+    sets = [
+        {frozenset((i, *run) for run in spans(labels, "runs")) for labels, p in labellings(found, i, classes) if p > 0}
+        for i in (0, 2)
+    ]
+    best = max(expected_f1(a | b, probabilities) for a, b in itertools.product(*sets))
+    first, second = np.split(np.array(classes, object)[f1_runs(found, rules)], [4])
+    chosen = {(i, *run) for i, labels in ((0, first), (2, second)) for run in spans(labels, "runs")}
+    assert expected_f1(chosen, probabilities) == pytest.approx(best, abs=0.02)
+    assert expected_f1(chosen, probabilities) <= best + 1e-9
+
+
+def test_f1_decoding_of_runs_falls_back_to_the_likeliest_labelling_if_constraints_forbid_its_runs():
+    found = draw("IOB2", 1, tied=True, constraints=False, lengths=(4,))
+    rules = span_rules(LABELS["IOB2"], "runs")
+    free = f1_runs(found, rules)
+    assert len(set(free.tolist())) > 1
+    stuck = ChainField(found.s, np.where(np.eye(5, dtype=bool), 0.0, -np.inf), found.chains)
+    assert len(set(f1_runs(stuck, rules).tolist())) == 1
 
 
 @pytest.fixture(scope="module")

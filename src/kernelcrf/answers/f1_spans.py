@@ -11,11 +11,15 @@ the best S' maximises sum_{S'} (p - F / 2). For a given F, the best S' is a shor
 method computes S' and F in turn until F does not change. A span is worth predicting if its probability is above F / 2,
 and not only if it is above 1/2: where the F1 score is low, as for rare entities, the likeliest labelling predicts too
 few spans.
+
+Runs of equal labels are spans that fill their sequence: every token is in one, and neighbouring runs have different
+labels. The best S' then is a shortest path over such divisions of the sequence.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -23,12 +27,15 @@ import numpy as np
 from ..arrays import Floats, Labels, Places
 from ..inference.feasibility import InfeasibleSequenceError
 from ..readers.spans import SpanRules
-from .span_probabilities import Field, SpanTable, Steps, probable_spans
+from .span_probabilities import Field, SpanTable, Steps, probable_spans, span_probabilities
 
 LEAST_PROBABILITY, FIRST_LIMIT, MOST_STEPS, CLOSE = 0.01, 0.5, 50, 1e-6
 
 Candidate: TypeAlias = tuple[int, int, float, int]
 """The start, the end and the probability of a span, and its row in the table."""
+
+Path: TypeAlias = tuple[float, int, int]
+"""The value of the best runs up to a token, the label of the last of them, and its row in the table; -1 if none."""
 
 
 def f1_labels(field: Field, rules: SpanRules) -> Labels:
@@ -39,6 +46,81 @@ def f1_labels(field: Field, rules: SpanRules) -> Labels:
     """
     table, p = probable_spans(field, rules, LEAST_PROBABILITY, None)
     return labels_of_spans(field, rules, table.take(_choose(table, p, _expected_number(field, rules))))
+
+
+def f1_runs(field: Field, rules: SpanRules) -> Labels:
+    """Return the labels, one per token, whose runs have the highest expected F1 score over all sequences of the batch.
+
+    Runs are chosen among those whose probability is at least 0.01 and those of the likeliest labelling. If constraints
+    forbid the labelling of a sequence that has the chosen runs, return the likeliest labelling of this sequence.
+
+    rules : the rules of the scheme "runs".
+    """
+    likeliest, offsets = field.best(), field.chains.offsets
+    table, p = probable_spans(field, rules, LEAST_PROBABILITY, None)
+    usual = _runs_of(likeliest, offsets)
+    table = SpanTable(*map(np.concatenate, zip(table, usual, strict=True)))
+    p = np.concatenate([p, span_probabilities(field, rules, usual)])
+    sequences, labels = _candidates(table, p), likeliest.copy()
+    expected, limit = _expected_number(field, rules), FIRST_LIMIT
+    rows = np.empty(0, np.intp)
+    for _ in range(MOST_STEPS):
+        rows = np.array([row for candidates in sequences for row in _best_runs(candidates, table.type, limit)], np.intp)
+        before, limit = limit, float(p[rows].sum() / max(expected + len(rows), 1e-300))
+        if abs(limit - before) <= CLOSE:
+            break
+    first = offsets[table.sequence]
+    for low, high, k in zip(*((first + table.start)[rows], (first + table.end)[rows], table.type[rows]), strict=True):
+        labels[low:high] = k
+    for low, high in pairwise(offsets):
+        if not _is_possible(field, labels, int(low), int(high)):
+            labels[low:high] = likeliest[low:high]
+    return labels
+
+
+def _runs_of(labels: Labels, offsets: Places) -> SpanTable:
+    """Return the runs of equal labels of all sequences."""
+    starts = np.append(True, labels[1:] != labels[:-1])[: len(labels)]
+    starts[offsets[:-1][np.diff(offsets) > 0]] = True
+    first = np.flatnonzero(starts)
+    sequence = np.searchsorted(offsets, first, side="right") - 1
+    end = np.append(first[1:], len(labels))[: len(first)]
+    return SpanTable(sequence, first - offsets[sequence], end - offsets[sequence], labels[first].astype(np.intp))
+
+
+def _best_runs(candidates: list[Candidate], label: Places, limit: float) -> list[int]:
+    """Divide one sequence into runs with the largest sum of p - limit; return their rows.
+
+    candidates : tuples (start, end, probability p, row) of runs, sorted by `end`; some of them fill the sequence.
+    label : the label of each row.
+    """
+    # For each token, the best runs that end before it, and the best ones whose last label is another one.
+    best: dict[int, list[Path]] = {0: [(0.0, -1, -1)]}
+    before: dict[int, int] = {}
+    for start, end, p, row in candidates:
+        k = int(label[row])
+        path = next((one for one in best.get(start, []) if one[1] != k), None)
+        if path is None:
+            continue
+        before[row] = path[2]
+        others = best.setdefault(end, [])
+        others.append((path[0] + p - limit, k, row))
+        others.sort(key=lambda one: -one[0])
+        others[:] = others[:1] + [one for one in others[1:] if one[1] != others[0][1]][:1]
+    rows, row = [], best[candidates[-1][1]][0][2]
+    while row >= 0:
+        rows.append(row)
+        row = before[row]
+    return rows
+
+
+def _is_possible(field: Field, labels: Labels, low: int, high: int) -> bool:
+    """Return whether the labels of the tokens from `low` to `high` - 1, one sequence, have a probability above 0."""
+    t = np.arange(low, high)
+    steps = (
+        field.w[labels[t[:-1]], labels[t[1:]]] if field.w.ndim == 2 else field.w[t[1:], labels[t[:-1]], labels[t[1:]]]
+    )
+    return bool(np.isfinite(field.s[t, labels[t]]).all() and np.isfinite(steps).all())
 
 
 def labels_of_spans(field: Field, rules: SpanRules, chosen: SpanTable) -> Labels:

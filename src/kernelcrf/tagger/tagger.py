@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from ..answers.expected_costs import costs_of_labels, least_cost_labels, least_cost_spans
-from ..answers.f1_spans import f1_labels
+from ..answers.f1_spans import f1_labels, f1_runs
 from ..answers.span_probabilities import SpanTable, span_probabilities
 from ..arrays import Floats, UserData
 from ..persistence import ModelFileError, PathLike
 from ..readers.schemes import SCHEMES
-from ..readers.spans import SpanRules, are_spans, scheme_of, span_rules, spans
+from ..readers.spans import RUNS, SpanRules, are_spans, scheme_of, span_rules, spans
 from ..validation import LAG, POSITIVE, either, nothing, shown, shown_list
 from .chain import log_probability, marginals, viterbi
 from .field import TaggedField
@@ -186,11 +186,12 @@ def _auto(model: StoredModel, scores: Iterable[Scores]) -> list[list[int]]:
 
 
 def _f1(model: StoredModel, scores: Iterable[Scores]) -> list[list[int]]:
-    every, rules = list(scores), _span_rules(model)
+    every, of_runs = list(scores), model.decoding.get("scheme") == RUNS
+    rules = span_rules(model.classes, RUNS) if of_runs else _span_rules(model)
     if not every:
         return []
     field = TaggedField.of(every)
-    labels = f1_labels(field, rules).tolist()
+    labels = (f1_runs if of_runs else f1_labels)(field, rules).tolist()
     return [labels[low:high] for low, high in pairwise(field.chains.offsets.tolist())]
 
 

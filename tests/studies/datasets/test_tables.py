@@ -3,7 +3,15 @@ import gzip
 import numpy as np
 import pytest
 
-from studies.datasets import load_batteryless, load_cb513, load_occupancy, load_qian_sejnowski, load_ts115, load_ud_ewt
+from studies.datasets import (
+    load_batteryless,
+    load_cb513,
+    load_crossner,
+    load_occupancy,
+    load_qian_sejnowski,
+    load_ts115,
+    load_ud_ewt,
+)
 from studies.datasets.tables import read_table
 
 OCCUPANCY = "date,Temperature,Humidity,Light,CO2,HumidityRatio,Occupancy\n"
@@ -196,3 +204,20 @@ def test_ud_ewt_has_the_counts_of_its_release(data_folder, subset, sentences, wo
     data = load_ud_ewt(subset, folder=data_folder)
     assert (len(data.X), data.lengths.sum()) == (sentences, words)
     assert len(np.unique(np.concatenate(data.y))) == 17
+
+
+@pytest.mark.parametrize(
+    ("domain", "train", "dev", "test"),
+    [
+        ("politics", 200, 541, 651),
+        ("science", 200, 450, 543),
+        ("music", 100, 380, 465),
+        ("literature", 100, 400, 416),
+        ("ai", 100, 350, 431),
+    ],
+)
+def test_crossner_has_the_counts_of_its_paper(data_folder, domain, train, dev, test):
+    parts = [load_crossner(domain, subset, folder=data_folder) for subset in ("train", "dev", "test")]
+    assert [len(part.X) for part in parts] == [train, dev, test]
+    tags = [{*np.concatenate(part.y)} for part in parts]
+    assert all(tag == "O" or tag[:2] in ("B-", "I-") for part in tags for tag in part)
