@@ -47,7 +47,7 @@ STUDIES = {
     ),
     "reliability": (
         "findings numerics concurrency interruption cluster_faults files compatibility crfsuite_models mutation "
-        "branches | fuzz"
+        "branches | fuzz drop_in"
     ),
 }  # fmt: skip
 PAGES = {"accuracy": "results.md", "speed": "benchmarks.md", "reliability": "reliability.md"}
@@ -223,6 +223,7 @@ def run_many(arguments: list[str]) -> None:
 def write_pages() -> None:
     """Write the pages of docs/ that show results."""
     from studies import readme
+    from studies.reliability import drop_in
     from studies.speed import cluster_model
 
     for group, page in PAGES.items():
@@ -232,6 +233,7 @@ def write_pages() -> None:
         head = HEADS[group].replace("{quality}", readme.quality()).replace("{minutes}", f"{minutes:,.0f}")
         (DOCS / page).write_text("\n".join([head, *sections]), encoding="utf-8")
     cluster_model.write_page()
+    drop_in.write_page()
     readme.write()
 
 
