@@ -18,7 +18,7 @@ def of_tokens_and_steps(kernel="auto", of_steps="rbf", **settings):
 
 def chain_problem(data, kernel, of_steps=None, C=1.0, **terms):
     inputs = {} if of_steps is None else {"steps": NamedInput(of_steps, C, STEPS)}
-    return Problem(chain_terms(data.n_labels, kernel, C=C, inputs=inputs, **terms), data)
+    return Problem(chain_terms(getattr(data, "n_labels", 3), kernel, C=C, inputs=inputs, **terms), data)
 
 
 def fit_chain(data, kernel, of_steps=None, *, start=None, n_jobs=1, **settings):

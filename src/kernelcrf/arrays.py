@@ -43,7 +43,9 @@ class NamedInputs:
         return shapes[0][0], sum(width for _, width in shapes)
 
     def __getitem__(self, rows: Any) -> NamedInputs:
-        return NamedInputs({name: X[rows] for name, X in self.matrices.items()})
+        # A matrix that several inputs read stays one matrix.
+        taken = {key: X[rows] for key, X in {id(X): X for X in self.matrices.values()}.items()}
+        return NamedInputs({name: taken[id(X)] for name, X in self.matrices.items()})
 
 
 def matrix_of(X: Inputs | NamedInputs, name: str) -> Inputs:

@@ -36,7 +36,7 @@ def shared(data, n_parts=3):
         weights = None if data.weights is None else data.weights[low:high]
         part = LabelledSequences(data.X[nodes], own, data.labels[nodes], 3, weights=weights)
         parts.append(cluster.call(replace, part))
-    return DistributedSequences(cluster, parts, 3, 3, sp.issparse(data.X))
+    return DistributedSequences(cluster, parts)
 
 
 def positions(fitted):

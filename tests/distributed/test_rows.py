@@ -80,6 +80,29 @@ def test_a_warm_start_goes_on(rows):
         model.fit(rows[0], np.where(rows[1] == "yes", "a", "b"))
 
 
+def test_several_inputs(rows):
+    X, y = rows
+    inputs = {"a": Input("rbf", columns=[0, 2], n_components=9), "b": Input("linear", columns=[1])}
+    settings = {**PLAIN, "inputs": inputs, "n_components": 500}
+    here, there = agree(KernelClassifier(**settings), X, y, sample_weight=np.linspace(0, 2, len(X)))
+    assert there.kernel_["a"].gamma == pytest.approx(here.kernel_["a"].gamma, rel=1e-12)
+    words = [{f"w{value:.0f}": 1.0} for value in X[:, 0]]
+    inputs = {"words": Input("linear"), "numbers": Input("rbf", n_components=9)}
+    agree(KernelClassifier(**{**PLAIN, "inputs": inputs, "n_components": 500}), {"words": words, "numbers": X}, y)
+
+
+def test_a_prior_is_updated_with_new_classes(rows):
+    X, y = rows
+    first = y != "maybe"
+    old = KernelClassifier(**{**PLAIN, "n_components": 10}).fit(X[first][:40], y[first][:40])
+    model = KernelClassifier(prior=old, n_components=20, random_state=0, tol=1e-9, solver="lbfgs")
+    _, there = agree(model, X, y)
+    assert there.classes_.tolist() == ["maybe", "no", "yes"]
+    engine = Inline(forgetful=False)
+    same = KernelClassifier(prior=old, engine=engine).fit(X, [None] * len(X))
+    np.testing.assert_array_equal(same.coef_, old.coef_)
+
+
 def on_cluster(X, y=None, sample_weight=None, **settings):
     KernelClassifier(**{**PLAIN, **settings}, engine=Inline()).fit(X, y, sample_weight)
 
@@ -100,8 +123,8 @@ def test_what_cannot_be_read_is_named(rows):
         on_cluster(X, [None if k % 2 else label for k, label in enumerate(y.tolist())], np.arange(90) % 2)
     with pytest.raises(ValueError, match="class_weight gives every row the weight 0"):
         on_cluster(X, y, class_weight=dict.fromkeys(("yes", "no", "maybe"), 0.0))
-    with pytest.raises(ValueError, match="inputs cannot be combined with data on a cluster"):
-        KernelClassifier(inputs={"a": Input("rbf", columns=[0])}, engine=Inline()).fit(X, y)
+    with pytest.raises(ValueError, match="base_scores cannot be combined with data on a cluster"):
+        KernelClassifier(engine=Inline()).fit(X, y, base_scores=np.zeros((90, 3)))
     parts = [partial(RawSequences, X[:40], y[:40]), partial(RawSequences, X[40:, :2], y[40:])]
     with pytest.raises(ValueError, match="3 features in one part and 2 features in another"):
         on_cluster(SequenceSources(parts))

@@ -55,6 +55,13 @@ def agree(model, X, y, **fit):
         {"kernel": "rbf", "n_components": 15, "certify_full": True},
         {"kernel": "auto", "inputs": {"a": Input("rbf", n_components=8), "b": Input("linear", scores="starts")}},
         {"max_duration": 2, "laplace": True, "solver": "newton-cg"},
+        {"segment_kernel": "rbf", "n_components": 10, "certify_full": True},
+        {
+            "kernel": "auto",
+            "segment_kernel": "linear",
+            "pooling": "ends",
+            "inputs": {"a": Input("linear", columns=[0])},
+        },
         {"constraints": [(a, b) for a in range(3) for b in range(3) if a != b], "class_weight": "balanced"},
     ],
     ids=str,
@@ -88,8 +95,9 @@ def test_missing_labels_and_weights(data):
 
 def test_words_and_the_search_for_C(data):
     X = [[{f"w{value:.0f}": 1.0 for value in token} for token in x] for x in data[0]]
-    here, there = agree(SegmentCRF(C="auto", tol=1e-6), X, data[1])
-    assert there.C_ == here.C_
+    for settings in ({}, {"segment_kernel": "linear", "pooling": "max"}):
+        here, there = agree(SegmentCRF(C="auto", tol=1e-6, **settings), X, data[1])
+        assert there.C_ == here.C_
 
 
 def test_a_prior_and_a_warm_start(data):
@@ -112,7 +120,7 @@ def test_segments_that_break_a_rule_are_named_by_their_place_in_all_data(data):
 @pytest.mark.parametrize(
     ("settings", "fit", "message"),
     [
-        ({"segment_kernel": "linear"}, {}, "segment_kernel cannot be combined with data on a cluster"),
+        ({"segment_kernel": "linear", "pooling": len}, {}, "pooling is a function of whole sequences, which cannot be"),
         ({}, {"base_scores": [1]}, "base_scores cannot be combined with data on a cluster"),
         ({}, {"groups": [1]}, "groups cannot be combined with data on a cluster"),
     ],

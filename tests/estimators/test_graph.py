@@ -6,7 +6,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from graph_problems import expanded_weights
 from kernelcrf import ChainCRF, GraphCRF, load
-from kernelcrf.estimators.graph import _rows
+from kernelcrf.fitting.graphs import _n_rows
 from kernelcrf.inference.clique_tree import TreewidthError
 from kernelcrf.readers.graphs import GraphSamples
 
@@ -100,8 +100,8 @@ def test_one_graph_for_all_equals_the_union():
     # The same graphs, with the edges of one of them in another order: no longer rows of one graph.
     other = [(f, e if i else e[::-1].copy()) for i, (f, e) in enumerate(X)]
     union = GraphCRF("rbf", n_components=20, tol=1e-9, random_state=0).fit(other, y)
-    assert _rows(GraphSamples.read(X, directed=False)) == 10
-    assert _rows(GraphSamples.read(other, directed=False)) == 1
+    assert _n_rows(GraphSamples.read(X, directed=False)) == 10
+    assert _n_rows(GraphSamples.read(other, directed=False)) == 1
     assert shared.certificate_.objective == pytest.approx(union.certificate_.objective, rel=1e-8)
     np.testing.assert_allclose(shared.log_prob(X, y), union.log_prob(X, y), atol=1e-3)
 

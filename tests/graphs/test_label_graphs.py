@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from kernelcrf.graphs.label_graphs import checked_pairs, chow_liu
+from kernelcrf.graphs.label_graphs import checked_pairs, chow_liu, count_pairs
 
 
 @pytest.mark.parametrize("pair", [(0, 3), (-1, 1), (1, 1), (0, 1, 2), "a", 5, (0, "b")])
@@ -16,4 +16,4 @@ def test_pairs_are_kept_once_whatever_their_order():
 
 def test_labels_never_seen_together_are_not_joined():
     labels = np.array([[0, -1, 0], [1, -1, 1], [-1, 0, -1], [-1, 1, -1]] * 5)
-    assert chow_liu(labels, np.array([2, 2, 2]), None) == [(0, 2)]
+    assert chow_liu(count_pairs(labels, np.array([2, 2, 2])), 3) == [(0, 2)]

@@ -2,11 +2,11 @@
 
     dask             the engine: it calls functions on workers, adds up results, and recovers from lost workers
     sources          the forms of training data that fits accept with a cluster
-    training_data    labelled sequences: the workers summarise them first, and then convert them to arrays
+    part_reader      how each estimator reads its samples in parts: the workers summarise them first, and then read them
+    summary          summaries of parts, whose sum says how all parts are read alike
+    sequences, segments, rows    the samples of the estimators, in parts
     bundles          sums over parts of the data, and which worker has which parts
-    basis, corpus, partition    landmarks, features, loss and gradient of data that are divided among workers
-    rows             labelled rows for KernelClassifier
-    segments         sequences that are divided into segments, for SegmentCRF
+    inputs, basis, corpus, partition    distinct inputs, landmarks, features, loss and gradient of data in parts
     answers          labels and probabilities of Dask collections
     parquet          Parquet files that the workers read and write
 

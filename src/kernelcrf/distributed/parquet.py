@@ -18,9 +18,9 @@ from kernelcrf.arrays import UserData
 from kernelcrf.decoding import find_rule, rule_to_config
 from kernelcrf.distributed.cluster import Cluster, releasing
 from kernelcrf.distributed.parquet_part import ParquetPart
+from kernelcrf.distributed.part_reader import current_cluster
 from kernelcrf.distributed.run_folder import RunFolder, is_hidden
 from kernelcrf.distributed.sources import SequenceSources, check_ends
-from kernelcrf.distributed.training_data import current_cluster
 from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
 from kernelcrf.formats.parquet import open_parquet
 from kernelcrf.models.base import model_digest

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import UserData
+from kernelcrf.arrays import UserData, is_sparse
 from kernelcrf.distributed.cluster import Cluster, Handle, Value
 from kernelcrf.readers.containers import read_list
+from kernelcrf.readers.inputs import open_chains
 from kernelcrf.readers.labels import flat_labels
-from kernelcrf.readers.sequences import open_sequences
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown, shown_list
 
@@ -97,16 +97,18 @@ def load_sequences(
     sample_weight: UserData,
     cluster: Cluster,
     read_tokens: Callable[..., list[UserData]] = flat_labels,
+    chosen: Mapping[str, tuple[str | None, UserData]] | None = None,
 ) -> Sequence[Handle]:
     """Load the data on the workers; return one handle per part of the data, which refers to `RawSequences`.
 
     read_tokens : a function that returns the labels of all tokens in y, and raises an error if they are invalid.
+    chosen : the entry and the columns that each input reads; None if there is one input without a name.
     """
     if isinstance(X, SequenceSources):
         _refuse_others(y, sample_weight, "SequenceSources")
         return cluster.load(X.sources)
     if not is_distributed(X):
-        return cluster.load(_cut(X, y, sample_weight, cluster, read_tokens))
+        return cluster.load(_cut(X, y, sample_weight, cluster, read_tokens, chosen))
     parts = cluster.load(list_delayed(X))
     if hasattr(X, "columns"):
         _refuse_others(None if isinstance(y, str) else y, sample_weight, "a dask.dataframe")
@@ -127,13 +129,34 @@ def load_sequences(
     return cluster.each(_pair, parts, others)
 
 
-def load_rows(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> Sequence[Handle]:
-    """Load labelled rows on the workers; return one handle per part of the data, which refers to `RawSequences`."""
+def load_graphs(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> Sequence[Handle]:
+    """Load labelled graphs on the workers; return one handle per part of the data, which refers to `RawSequences`."""
+    if is_distributed(X):
+        return load_sequences(X, y, sample_weight, cluster)
+    graphs, labels = read_list(X, "X", "a list of graphs"), read_list(y, "y", "a list of labels for each graph")
+    if len(graphs) != len(labels):
+        raise ValueError(f"X has {len(graphs)} graphs and y has {len(labels)}: expected labels for each graph")
+    weights = read_weights(sample_weight, len(graphs), "graph", part=True)
+    if not graphs:
+        raise ValueError("X is empty: expected at least one graph")
+    sizes = [max(len(one), 1) if hasattr(one, "__len__") else 1 for one in labels]
+    runs = split_evenly(sizes, cluster.parts_of(0, len(graphs)))
+    cut = _cut_lists(graphs, labels, weights, runs)
+    return cluster.load(cut)
+
+
+def load_rows(
+    X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster, *, multi_output: bool = False
+) -> Sequence[Handle]:
+    """Load labelled rows on the workers; return one handle per part of the data, which refers to `RawSequences`.
+
+    multi_output : whether a row may have several labels, so that y may have several columns.
+    """
     if isinstance(X, SequenceSources):
         _refuse_others(y, sample_weight, "SequenceSources")
         return cluster.load(X.sources)
     if not is_distributed(X):
-        return cluster.load(_cut_rows(X, y, sample_weight, cluster))
+        return cluster.load(_cut_rows(X, y, sample_weight, cluster, multi_output=multi_output))
     parts: Sequence[Handle] = cluster.load(list_delayed(X))
     n = len(parts)
     columns = [_load_column(name, given, X, n, cluster) for name, given in (("y", y), ("sample_weight", sample_weight))]
@@ -141,17 +164,18 @@ def load_rows(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluste
 
 
 def _load_column(name: str, given: UserData, X: UserData, n_parts: int, cluster: Cluster) -> Sequence[Value]:
-    """Return labels or weights of rows: for each part of X, a handle to them, the name of their column in X, or None.
+    """Return labels or weights of rows: for each part of X, a handle to them, names of their columns in X, or None.
 
     name : the argument `given`, for error messages.
     """
     if given is None and name == "sample_weight":
         return [None] * n_parts
-    if isinstance(given, str) and hasattr(X, "columns"):
-        if given not in X.columns:
+    if _are_names(given) and hasattr(X, "columns"):
+        absent = [one for one in ([given] if isinstance(given, str) else given) if one not in X.columns]
+        if absent:
             raise ValueError(
-                f"{name}={given!r} is not a column of the dask.dataframe X, whose columns are {shown_list(X.columns)}: "
-                "expected one of them"
+                f"{name}={absent[0]!r} is not a column of the dask.dataframe X, whose columns are "
+                f"{shown_list(X.columns)}: expected one of them"
             )
         return [given] * n_parts
     if not is_distributed(given):
@@ -163,6 +187,12 @@ def _load_column(name: str, given: UserData, X: UserData, n_parts: int, cluster:
     if len(column) != n_parts:
         raise ValueError(f"X has {n_parts} partitions, but {name} has {len(column)}: expected the same number")
     return column
+
+
+def _are_names(given: UserData) -> bool:
+    """Return whether labels are given as the name of a column, or as a list of such names."""
+    is_list = isinstance(given, list) and len(given) > 0 and all(isinstance(one, str) for one in given)
+    return is_list or isinstance(given, str)
 
 
 def check_ends(ends: Iterable[tuple[object, object] | None]) -> None:
@@ -217,50 +247,73 @@ def _cut(
     sample_weight: UserData,
     cluster: Cluster,
     read_tokens: Callable[..., list[UserData]],
+    chosen: Mapping[str, tuple[str | None, UserData]] | None,
 ) -> list[Callable[[], RawSequences]]:
     """Divide lists in memory into parts with similar numbers of tokens; return one function per part.
 
     Each function takes no arguments, and returns its part as `RawSequences`.
     """
-    _, chains, _ = open_sequences(X)
+    chains = open_chains(X, chosen=chosen)
     if not chains.n_samples:
         raise ValueError("X has no sequences: expected at least one sequence")
     read_tokens(y, chains)
     X = read_list(X, "X")
     y = list(y) if np.ma.isMaskedArray(y) else read_list(y, "y", "a list of label sequences, one for each of X")
     weights = read_weights(sample_weight, len(X), "sequence", part=True)
-    runs = split_evenly(np.maximum(chains.lengths, 1).tolist(), cluster.parts_of(0, len(X)))
+    return _cut_lists(X, y, weights, split_evenly(np.maximum(chains.lengths, 1).tolist(), cluster.parts_of(0, len(X))))
+
+
+def _cut_lists(
+    X: list[UserData], y: list[UserData], weights: npt.NDArray[np.float64] | None, runs: Iterable[range]
+) -> list[Callable[[], RawSequences]]:
+    """Return one function per run of neighbouring samples, which returns these samples."""
     return [
         partial(RawSequences, [X[i] for i in run], [y[i] for i in run], None if weights is None else weights[run])
         for run in runs
     ]
 
 
-def _cut_rows(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> list[Callable[[], RawSequences]]:
+def _cut_rows(
+    X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster, *, multi_output: bool
+) -> list[Callable[[], RawSequences]]:
     """Divide rows in memory into parts of equal size; return one function per part, which returns `RawSequences`."""
-    X = read_list(X, "X") if isinstance(X, list | tuple) else X
-    n_rows = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-    y = np.asarray(y) if y is None or not hasattr(y, "__len__") else y
-    if np.ndim(y) != 1 or len(y) != n_rows:
-        raise ValueError(f"X has {n_rows} rows and y has shape {np.shape(y)}: expected one label per row")
-    y = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+    n_rows = count_rows(X)
+    shape = np.shape(y) if not hasattr(y, "shape") else tuple(y.shape)
+    if len(shape) not in ((1, 2) if multi_output else (1,)) or shape[0] != n_rows:
+        raise ValueError(f"X has {n_rows} rows and y has shape {shape}: expected one label per row")
     weights = read_weights(sample_weight, n_rows, "row")
     if not n_rows:
         raise ValueError("X has no rows: expected at least one row")
     runs = split_evenly(np.ones(n_rows, int), cluster.parts_of(0, n_rows))
-    rows = X.iloc if hasattr(X, "iloc") else X
     cuts = [slice(run.start, run.stop) for run in runs]
-    return [partial(RawSequences, rows[cut], y[cut], None if weights is None else weights[cut]) for cut in cuts]
+    y = y.tocsr() if is_sparse(y) else y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+    return [
+        partial(RawSequences, _take_rows(X, cut), y[cut], None if weights is None else weights[cut]) for cut in cuts
+    ]
+
+
+def _take_rows(X: UserData, cut: slice) -> UserData:
+    """Return some rows of a matrix, or of each entry of a mapping."""
+    if isinstance(X, Mapping):
+        return {name: _take_rows(entry, cut) for name, entry in X.items()}
+    return X.iloc[cut] if hasattr(X, "iloc") else X.tocsr()[cut] if is_sparse(X) else X[cut]
+
+
+def count_rows(X: UserData) -> int:
+    """Return the number of rows of a matrix, or of the longest entry of a mapping."""
+    if isinstance(X, Mapping):
+        return max(map(count_rows, X.values()), default=0)
+    return int(X.shape[0]) if hasattr(X, "shape") else len(read_list(X, "X"))
 
 
 # A worker calls the functions below with one part.
 
 
 def _join_columns(X: UserData, y: UserData, weights: UserData) -> RawSequences:
-    """Return rows with their labels and weights, either of which may be the name of a column of the data frame X."""
-    names = [column for column in (y, weights) if isinstance(column, str)]
-    y, weights = (X[column] if isinstance(column, str) else column for column in (y, weights))
-    labels = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+    """Return rows with their labels and weights, either of which may be names of columns of the data frame X."""
+    names = [name for column in (y, weights) if _are_names(column) for name in np.atleast_1d(column).tolist()]
+    y, weights = (X[column] if _are_names(column) else column for column in (y, weights))
+    labels = y if is_sparse(y) else y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
     weights = None if weights is None else np.asarray(weights, np.float64)
     return RawSequences(X.drop(columns=names) if names else X, labels, weights)
 

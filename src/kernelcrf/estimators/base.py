@@ -518,6 +518,17 @@ class InputEstimator(Estimator[Model]):
         """
         return self.inputs is None or all(getattr(self, name) is None for name in self._further_kernels)
 
+    def _expected_features(self, is_sparse: Callable[[str], bool]) -> tuple[int, int]:
+        """Return the likely numbers of stored features per token, which determine how data are divided on a cluster.
+
+        The result has the sums of `Input.expected_features` over all inputs.
+
+        is_sparse : a function that says whether the input of a given name is sparse.
+        """
+        inputs = self._named_inputs or {TOKENS: Input(self.kernel, n_components=self.n_components)}
+        pairs = [one.expected_features(sparse=is_sparse(name)) for name, one in inputs.items()]
+        return sum(usual for usual, _ in pairs), sum(least for _, least in pairs)
+
     def _named_kernels(self, reader: InputsReader, by_scale: Callable[[str], float]) -> dict[str, InputKernel]:
         """Return a dict from names of parameters, such as `inputs__words__kernel`, to the kernels of named inputs.
 

@@ -337,13 +337,12 @@ class ChainCRF(SequenceEstimator[ChainModel]):
             settings |= {"base_scores": base_scores, "groups": groups, "fit_labels": self._fit_labels}
             read = read_training_data(X, y, sample_weight, lengths, inputs=self._chosen, **settings)
         else:
-            from kernelcrf.distributed.training_data import read_parts
+            from kernelcrf.distributed.sequences import SequencePartReader, read_sequence_parts
 
             structure = self.label_kernel if isinstance(self.label_kernel, LabelStructure) else None
             self._refuse_on_cluster({"groups": groups, "base_scores": base_scores, "label_kernel": structure})
-            settings["n_components"] = self._expected_features()
-            names = tuple(self._named_inputs)
-            read = read_parts(X, y, sample_weight, lengths, self.engine, inputs=names, **settings)
+            parts = SequencePartReader(chosen=self._chosen, **settings)
+            read = read_sequence_parts(X, y, sample_weight, lengths, self.engine, parts, self._expected_features)
         reader, known = read.reader, None
         base = getattr(read.data, "base", None)
         for before in (earlier, prior):

@@ -28,7 +28,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_consistent_length
 
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
-from kernelcrf.arrays import Array, Floats, UserData, is_sparse
+from kernelcrf.arrays import Array, Floats, UserData
 from kernelcrf.decoding import VITERBI
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
@@ -37,6 +37,8 @@ from kernelcrf.estimators.base import Fitted, FittedNames, fitted_model
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import CLASSES, LAPLACE, OF_POSTERIORS, POSTERIOR
 from kernelcrf.estimators.prior import earlier_of
+from kernelcrf.fitting.corpus import Corpus
+from kernelcrf.fitting.earlier import Earlier
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import gamma_by_scale
@@ -163,7 +165,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         self._validate_params()
         earlier, prior, given = self._find_start(), self._find_prior(), X
         if self.engine is not None or is_distributed(X):
-            return self._fit_on_cluster(X, y, sample_weight, earlier, base_scores)
+            return self._fit_on_cluster(X, y, sample_weight, earlier, prior, base_scores)
         before = earlier or prior
         soft_labels, soft = SoftLabels.of_rows(y), None
         if soft_labels is not None:
@@ -219,52 +221,80 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         def by_scale(name: str) -> float:
             return gamma_by_scale(data.rows(name), weights, rows.names_of(name))
 
+        update = None if prior is None else self._update_of(prior, classes, data)
+        return self._fit_rows(data, rows, classes, earlier, update, by_scale, data.is_sparse)
+
+    def _fit_on_cluster(
+        self,
+        X: UserData,
+        y: UserData,
+        sample_weight: UserData,
+        earlier: RowModel | None,
+        prior: RowModel | None,
+        base_scores: UserData,
+    ) -> KernelClassifier:
+        from kernelcrf.distributed.gamma import gamma_by_scale as gamma_of_parts
+        from kernelcrf.distributed.rows import RowPartReader, read_row_parts
+
+        if base_scores is not None:
+            raise ValueError(
+                "base_scores cannot be combined with data on a cluster: pass rows in this process and engine=None, or "
+                "base_scores=None"
+            )
+        for before in (earlier, prior):
+            if before is not None:
+                check_base_scores(before.base, None)
+        parts = RowPartReader(
+            owner=type(self).__name__,
+            classes=self.classes,
+            class_weight=self.class_weight,
+            chosen=self._chosen,
+            earlier=None if earlier is None else (earlier.reader, earlier.classes),
+            prior=None if prior is None else (prior.reader, prior.classes),
+        )
+        read, data = read_row_parts(X, y, sample_weight, self.engine, parts, self._expected_features)
+        rows, classes = read.readers
+        if prior is not None and not data.n_tokens:
+            self.model_ = prior
+            return self
+
+        def by_scale(name: str) -> float:
+            return gamma_of_parts(data, [name], weighted=True)
+
+        update = None if prior is None else self._update_of(prior, classes, data)
+        return self._fit_rows(data, rows, classes, earlier, update, by_scale, read.is_sparse)
+
+    def _update_of(self, prior: RowModel, classes: Array, data: Corpus) -> Earlier:
+        """Return the prior of the weights for these classes and data."""
+        positions = np.searchsorted(classes, prior.classes).astype(np.int32)
+        return earlier_of(prior, positions, len(classes), data.n_columns)
+
+    def _fit_rows(
+        self,
+        data: Corpus,
+        rows: RowReader,
+        classes: Array,
+        earlier: RowModel | None,
+        prior: Earlier | None,
+        by_scale: Callable[[str], float],
+        is_sparse: Callable[[str], bool],
+    ) -> KernelClassifier:
+        """Fit the model to rows, in this process or on a cluster.
+
+        by_scale, is_sparse : functions of the name of an input; they return the value of gamma="scale", and whether the
+            input is sparse.
+        """
+
         def make() -> dict[str, InputKernel]:
             if rows.named is not None:
                 return self._named_kernels(rows.named, by_scale)
-            return self._row_kernel(rows, is_sparse(X), partial(by_scale, TOKENS))
+            shape = rows.n_features, is_sparse(TOKENS), partial(by_scale, TOKENS)
+            return {"kernel": self._make_kernel("kernel", *shape)}
 
-        update = None
-        if prior is not None:
-            positions = np.searchsorted(classes, prior.classes).astype(np.int32)
-            update = earlier_of(prior, positions, len(classes), data.n_columns)
-        dense = self._dense_inputs(rows.named) if rows.named is not None else [] if is_sparse(X) else [TOKENS]
-        trained = self._train_chain(data, classes.tolist(), make, earlier, prior=update, dense=dense)
-        self.model_ = RowModel.of(trained, rows, classes, self._specification, base or ())
-        return self
-
-    def _row_kernel(self, rows: RowReader, sparse: bool, by_scale: Callable[[], float]) -> dict[str, InputKernel]:
-        return {"kernel": self._make_kernel("kernel", rows.n_features, sparse, by_scale)}
-
-    def _fit_on_cluster(
-        self, X: UserData, y: UserData, sample_weight: UserData, earlier: RowModel | None, base_scores: UserData
-    ) -> KernelClassifier:
-        from kernelcrf.distributed.rows import read_row_parts
-
-        for name, given in (("base_scores", base_scores), ("prior", self.prior), ("inputs", self.inputs)):
-            if given is not None:
-                raise ValueError(
-                    f"{name} cannot be combined with data on a cluster: pass rows in this process and engine=None, or "
-                    f"{name}=None"
-                )
-        if earlier is not None:
-            check_base_scores(earlier.base, None)
-        read = read_row_parts(
-            X,
-            y,
-            sample_weight,
-            self.engine,
-            owner=type(self).__name__,
-            n_components=self._expected_features(),
-            classes=self.classes,
-            class_weight=self.class_weight,
-            earlier=None if earlier is None else (earlier.reader, earlier.classes),
-        )
-        sparse = read.data.is_sparse
-        make = partial(self._row_kernel, read.reader, sparse, read.by_scale)
-        classes = read.classes.tolist()
-        trained = self._train_chain(read.data, classes, make, earlier, dense=[] if sparse else [TOKENS])
-        self.model_ = RowModel.of(trained, read.reader, read.classes, self._specification, ())
+        dense = [name for name in (self._named_inputs or [TOKENS]) if not is_sparse(name)]
+        trained = self._train_chain(data, classes.tolist(), make, earlier, prior=prior, dense=dense)
+        base = getattr(data, "base", None) or ()
+        self.model_ = RowModel.of(trained, rows, classes, self._specification, base)
         return self
 
     def decision_function(self, X: UserData, *, base_scores: UserData = None) -> Array:

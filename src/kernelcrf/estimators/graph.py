@@ -12,20 +12,24 @@ nodes and all edges share them. A sequence is read as a graph whose nodes form a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
-from kernelcrf.arrays import Array, Floats, UserData
+from kernelcrf.arrays import Array, Floats, UserData, matrix_of
 from kernelcrf.decoding import VITERBI
+from kernelcrf.distributed.cluster import ENGINE, releasing
+from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.graph import GraphDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
-from kernelcrf.estimators.network import InputNetworkEstimator
+from kernelcrf.estimators.network import InputNetworkEstimator, InputShape, refuse_base_scores
 from kernelcrf.estimators.parameters import CLASS_WEIGHT, CLASSES, OF_POSTERIORS, POSTERIOR
 from kernelcrf.estimators.prior import earlier_of
-from kernelcrf.fitting.graphs import COVERS, LabelledGraphs
+from kernelcrf.fitting.graphs import COVERS, LabelledGraphs, Networks
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.joint_labels import Reversible
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
@@ -34,10 +38,11 @@ from kernelcrf.readers.base_scores import check_base_scores, read_node_scores
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.graphs import GraphSamples, read_labelled_graphs
-from kernelcrf.readers.labels import flat_labels
+from kernelcrf.readers.inputs import InputsReader
+from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
-from kernelcrf.score.terms import Term, constant_term, node_terms
+from kernelcrf.score.terms import Term, constant_term, named_term, node_terms
 from kernelcrf.validation import FLAG, Constraint, either, one_of, shown_list, validated
 
 CLIQUES = (EDGES, SKIPS, PATHS)
@@ -126,7 +131,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         Seed for the landmarks, for Gibbs sampling and, if labels are missing, for the starting point of the fit.
     n_components, certify_full : as in ChainCRF
         With nodes in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
-    penalty, tol, max_iter, checkpoint, n_jobs, verbose : as in ChainCRF
+    penalty, tol, max_iter, checkpoint, engine, n_jobs, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.
 
     Attributes
@@ -181,6 +186,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     classes: Annotated[Any, CLASSES] = None
     inference: Annotated[str, either(one_of(*COVERS))] = "exact"
     class_weight: Annotated[Any, CLASS_WEIGHT] = None
+    engine: Annotated[Any, ENGINE] = None
 
     _model_type = GraphModel
     _structure: ClassVar[str] = "cliques"
@@ -193,14 +199,17 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     clique_potentials_ = Fitted[dict[str, Floats]]("clique_potentials")
     covers_ = Fitted[str]("covers")
 
+    @releasing()
     def fit(
-        self, X: UserData, y: UserData, sample_weight: UserData = None, *, base_scores: UserData = None
+        self, X: UserData, y: UserData = None, sample_weight: UserData = None, *, base_scores: UserData = None
     ) -> GraphCRF:
         """Fit the model to labelled graphs; `sample_weight` has one weight per graph.
 
         y : a list with the labels of the nodes of each graph. A graph can also have an array or a data frame with the
             probability of each label, one row per node, as in `ChainCRF.fit`; the labels of the nodes of a graph are
             then independent.
+            On a cluster, X and y are also two dask.bag collections or lists of delayed lists, or X is a
+            `SequenceSources` object whose functions return graphs in place of sequences. Labels have no probabilities.
         base_scores : scores that are added to those of the model and not learned: for each graph, an array with one row
             per node and one column per label. Pass scores of the same kind to `predict` and to the other methods that
             accept them.
@@ -208,6 +217,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         self._validate_params()
         seed = self._seed()
         earlier, prior = self._find_start(), self._find_prior()
+        if self.engine is not None or is_distributed(X):
+            return self._fit_on_cluster(X, y, sample_weight, earlier, prior, seed, base_scores)
         before = earlier or prior
         like = None if before is None else before.empty_samples
         reader, graphs, labels, weights, kept, soft = read_labelled_graphs(
@@ -223,28 +234,49 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
                 "inference='gibbs' cannot be combined with probabilities in y, because the pseudo-likelihood of a node "
                 "depends on the labels of its neighbours: expected labels, or inference='exact' or 'loopy'"
             )
-        L, m = len(reader.classes), _rows(graphs)
+        L = len(reader.classes)
         base = read_node_scores(base_scores, Chains(graphs.offsets), L, kept)
         if before is not None:
             check_base_scores(before.base, base)
         if prior is not None:
             graphs = prior.match(graphs)
         self._check_kinds(graphs.kinds, L)
-        inputs = graphs.inputs_of_nodes | ({} if self.edge_kernel is None else graphs.inputs_of_edges)
-        terms = self._terms(graphs, L, before)
-        cliques = {name: graphs.members(name) for name in dict.fromkeys(term.cliques for term in terms)}
-        data = LabelledGraphs(
-            np.full(len(labels) // m, L),
-            {name: nodes[: len(nodes) // m] for name, nodes in cliques.items()},
-            labels.reshape(m, -1),
-            inputs,
-            graphs.samples if m < graphs.n_samples else None,
-            # Graphs without nodes at the end are not part of the union.
-            None if weights is None else weights[: int(graphs.samples.max(initial=-1)) + 1],
-            inference_named(self.inference, seed),
-            base=None if base is None else graphs.spread(base[NODES]),
-            soft=None if soft is None else soft.reshape(m, -1, L),
-        )
+        data = LabelledGraphs.of(
+            graphs, labels, L, self._templates(graphs.kinds), weights, inference_named(self.inference, seed),
+            of_edges=self.edge_kernel is not None, base=None if base is None else base[NODES], soft=soft,
+        )  # fmt: skip
+
+        def shape_of(name: str | None) -> InputShape:
+            X = graphs.nodes if name is None else matrix_of(graphs.nodes, name)
+            return InputShape.of(X, None, None if graphs.named is None or name is None else graphs.named.names_of(name))
+
+        def shape_of_edges() -> InputShape:
+            return InputShape.of(graphs.edge_inputs)
+
+        return self._fit_graphs(data, graphs, reader, earlier, prior, seed, shape_of, shape_of_edges, base)
+
+    def _fit_graphs(
+        self,
+        data: Networks,
+        graphs: GraphSamples,
+        reader: LabelReader,
+        earlier: GraphModel | None,
+        prior: GraphModel | None,
+        seed: int,
+        shape_of: Callable[[str | None], InputShape],
+        shape_of_edges: Callable[[], InputShape],
+        base: UserData,
+    ) -> GraphCRF:
+        """Fit the model to graphs, in this process or on a cluster.
+
+        graphs : the graphs, or graphs without nodes that have the same columns and kinds of cliques.
+        reader : the reader of labels.
+        shape_of, shape_of_edges : functions that return the shape of an input of nodes, given its name or None, and of
+            the inputs of edges.
+        base : base scores, or None.
+        """
+        L = len(reader.classes)
+        terms = self._terms(graphs.kinds, graphs.directed, graphs.named, L, earlier or prior, shape_of, shape_of_edges)
         grows = graphs.named is not None and self._learns_names
         update = None
         if prior is not None:
@@ -264,6 +296,47 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             base=tuple(base or ()),
         )
         return self
+
+    def _fit_on_cluster(
+        self,
+        X: UserData,
+        y: UserData,
+        sample_weight: UserData,
+        earlier: GraphModel | None,
+        prior: GraphModel | None,
+        seed: int,
+        base_scores: UserData,
+    ) -> GraphCRF:
+        from kernelcrf.distributed.gamma import gamma_by_scale
+        from kernelcrf.distributed.graphs import GraphPartReader, read_graph_parts
+
+        refuse_base_scores(base_scores, "graphs", [earlier, prior])
+        before = earlier or prior
+        parts = GraphPartReader(
+            directed=self.directed, classes=self.classes, class_weight=self.class_weight, chosen=self._chosen,
+            of_edges=self.edge_kernel is not None, inference=inference_named(self.inference, seed),
+            templates=self._templates, check=self._check_kinds,
+            named=None if before is None else before.named, learns_names=self._learns_names,
+            match=None if prior is None else prior.match, known=None if prior is None else prior.labels,
+        )  # fmt: skip
+        read, data = read_graph_parts(X, y, sample_weight, self.engine, parts, self._expected_features)
+        if prior is not None and not read.n_tokens:
+            self.model_ = prior
+            return self
+        reader, form = read.readers
+
+        def shape(matrices: list[str]) -> InputShape:
+            by_scale = partial(gamma_by_scale, data, matrices)
+            return InputShape(data.n_columns(matrices[0]), data.is_sparse(matrices[0]), by_scale)
+
+        def shape_of(name: str | None) -> InputShape:
+            kinds = form.kinds.nodes.values()
+            return shape([kind if name is None else named_term(name, kind) for kind in kinds])
+
+        def shape_of_edges() -> InputShape:
+            return shape(list(form.kinds.edges.values()))
+
+        return self._fit_graphs(data, form, reader, earlier, prior, seed, shape_of, shape_of_edges, None)
 
     def distribution(self, X: UserData, *, base_scores: UserData = None) -> GraphDistribution:
         """Return an object for the distribution p(y|x) of the labels of the graphs X.
@@ -389,13 +462,36 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             )
         kinds.check_sizes(L)
 
-    def _terms(self, graphs: GraphSamples, L: int, earlier: GraphModel | None) -> list[Term]:
-        node, kinds, C = LabelKernel("delta", L), graphs.kinds, self._first_C(earlier)
+    def _templates(self, kinds: GraphKinds) -> list[str]:
+        """Return the kinds of cliques that have scores, or that a search may add."""
+        names = list(kinds.nodes.values())
+        for name in self._wanted():
+            names += kinds.edges.values() if name == EDGES else [name]
+        names += kinds.cliques.values()
+        return [*names, EDGE_INPUTS] if self.edge_kernel is not None and self._is_learned else names
+
+    def _terms(
+        self,
+        kinds: GraphKinds,
+        directed: bool,
+        named: InputsReader | None,
+        L: int,
+        earlier: GraphModel | None,
+        shape_of: Callable[[str | None], InputShape],
+        shape_of_edges: Callable[[], InputShape],
+    ) -> list[Term]:
+        """Return the terms of the score.
+
+        kinds, directed, named : as in `GraphSamples`.
+        shape_of, shape_of_edges : functions that return the shape of an input of nodes, given its name or None, and of
+            the inputs of edges.
+        """
+        node, C = LabelKernel("delta", L), self._first_C(earlier)
         label_kernels: dict[str, LabelMap] = {
-            name: LabelKernel("delta", L**k) if graphs.directed else Reversible(L, k)
+            name: LabelKernel("delta", L**k) if directed else Reversible(L, k)
             for name, k in {EDGES: 2, SKIPS: 2, PATHS: 3}.items()
         }
-        inputs = self._inputs_of(graphs.nodes, graphs.named, earlier, kinds.nodes.values(), C)
+        inputs = self._inputs_of(shape_of, named, earlier, kinds.nodes.values(), C)
         terms: list[Term] = []
         for kind in kinds.nodes.values():
             terms += node_terms(kind, node, inputs, kind, kind)
@@ -406,25 +502,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         for name, kind in kinds.cliques.items():
             terms.append(Term(constant_term(kind), kind, LabelKernel("delta", L ** kinds.named[name]), self.C_label))
         if self.edge_kernel is not None:
-            kernel = self._kernel_of("edge_kernel", earlier, kinds.edge_inputs.values(), graphs.edge_inputs)
+            kernel = self._kernel_of("edge_kernel", earlier, kinds.edge_inputs.values(), shape_of_edges())
             for kind, name in zip(kinds.edges.values(), kinds.edge_inputs.values(), strict=True):
                 template = EDGE_INPUTS if self._is_learned else kind
                 terms.append(Term(name, template, label_kernels[EDGES], C, kernel, kind))
         return terms
-
-
-def _rows(graphs: GraphSamples) -> int:
-    """Return the number of rows of the array of labels: one per sample if all samples have the same graph, else 1.
-
-    The same graph means the same nodes, edges, types and cliques. Different graphs are joined to one large graph.
-    """
-    m, sizes = graphs.n_samples, np.diff(graphs.offsets)
-    cliques, types = [graphs.edges, *graphs.cliques.values()], [graphs.node_types, graphs.edge_types]
-    if (sizes != sizes[0]).any() or sizes[0] == 0 or any(len(members) % m for members in cliques):
-        return 1
-    for members in cliques:
-        nodes = members.reshape(m, -1, members.shape[1]) - sizes[0] * np.arange(m)[:, None, None]
-        if (nodes != nodes[0]).any() or nodes.min(initial=0) < 0 or nodes.max(initial=0) >= sizes[0]:
-            return 1
-    by_sample = [one.reshape(m, -1) for one in types if one is not None]
-    return m if all((one == one[0]).all() for one in by_sample) else 1

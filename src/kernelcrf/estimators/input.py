@@ -110,11 +110,6 @@ class Input(ValidatedEstimator):
         width = reader.width(name)
         return make_kernel(width, partial(by_scale, name), kernel, self.gamma, argument)
 
-    @property
-    def reads_whole_sequences(self) -> bool:
-        """Return whether the input reads all columns of whole sequences, not only an entry or some columns."""
-        return self.of is None and self.columns is None
-
     def expected_features(self, *, sparse: bool) -> tuple[int, int]:
         """Return the likely number of stored features of a token, without those of the linear kernel, as two numbers.
 

@@ -13,7 +13,6 @@ from sklearn.utils.validation import _check_feature_names_in
 from kernelcrf.answers.weights import data_frame, top_terms
 from kernelcrf.arrays import Array, Floats, UserData
 from kernelcrf.estimators.base import Fitted, FittedNames, InputEstimator
-from kernelcrf.estimators.input import Input
 from kernelcrf.estimators.parameters import AUTO_INTERCEPT, BOUNDARIES, CLASS_WEIGHT
 from kernelcrf.fitting.corpus import Corpus, Groups, Problem
 from kernelcrf.fitting.earlier import Earlier
@@ -131,16 +130,6 @@ class KernelEstimator(InputEstimator[Chained]):
         """Return the names of the inputs that consist of arrays or data frames."""
         names = self.inputs if isinstance(reader, InputsReader) else [TOKENS]
         return [name for name in names if not reader.is_sparse(name)]
-
-    def _expected_features(self) -> dict[bool, tuple[int, int]]:
-        """Return the likely numbers of stored features per token, which determine how data are divided on a cluster.
-
-        The result is a dict with the key False for dense inputs and True for sparse inputs. Its values are the sums of
-        `Input.expected_features` over all inputs.
-        """
-        inputs = list(self._named_inputs.values()) or [Input(self.kernel, n_components=self.n_components)]
-        expected = {sparse: [one.expected_features(sparse=sparse) for one in inputs] for sparse in (False, True)}
-        return {sparse: (sum(n for n, _ in pairs), sum(n for _, n in pairs)) for sparse, pairs in expected.items()}
 
     def _find_intercept(self, prior: Earlier | None, kernels: Collection[InputKernel]) -> tuple[bool, bool]:
         """Return a pair of flags: whether labels have constant scores, and whether first and last labels have scores.

@@ -12,6 +12,7 @@ potentials. The potential f_uv of a pair contains only the interaction; main eff
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from kernelcrf.estimators.network import NetworkEstimator, interacting_pairs
 from kernelcrf.estimators.parameters import CATEGORIES, OF_POSTERIORS, POSTERIOR, STRUCTURE
 from kernelcrf.estimators.prior import earlier_of
 from kernelcrf.fitting.graphs import LabelledGraphs
+from kernelcrf.graphs.label_graphs import count_pairs
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.joint_labels import Contrasts, Product
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
@@ -160,7 +162,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
             self.model_ = prior
             return self
         cards, known = np.array([len(values) for values in reader.categories]), None if prior is None else prior.edges
-        pairs = interacting_pairs(self.structure, labels, cards, weights, known)
+        pairs = interacting_pairs(self.structure, len(cards), partial(count_pairs, labels, cards, weights), known)
         kernels = [self._label_kernel(values, v) for v, values in enumerate(reader.categories)]
         singles, C = [variable_name(v) for v in range(len(cards))], self._first_C(earlier)
         terms = [Term(name, name, k_y, C) for name, k_y in zip(singles, kernels, strict=True)]

@@ -11,21 +11,26 @@ main effects, which are part of f_j and f_k.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
-from kernelcrf.arrays import Array, Floats, Inputs, NamedInputs, Places, UserData, join_columns
+from kernelcrf.arrays import Array, Floats, Places, UserData
 from kernelcrf.decoding import DecodingRule, rules_for
+from kernelcrf.distributed.cluster import ENGINE, releasing
+from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.label_sets import LabelSetDistribution
 from kernelcrf.estimators.base import Fitted, FittedNames
-from kernelcrf.estimators.network import InputNetworkEstimator, interacting_pairs
+from kernelcrf.estimators.network import InputNetworkEstimator, InputShape, interacting_pairs, refuse_base_scores
 from kernelcrf.estimators.parameters import OF_POSTERIORS, POSTERIOR, STRUCTURE
 from kernelcrf.estimators.prior import earlier_of
-from kernelcrf.fitting.graphs import LabelledGraphs
+from kernelcrf.fitting.graphs import LabelledGraphs, Networks
+from kernelcrf.graphs.label_graphs import count_pairs
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
 from kernelcrf.models.label_sets import (
     ROWS,
@@ -40,7 +45,7 @@ from kernelcrf.readers.base_scores import check_base_scores, read_row_scores
 from kernelcrf.readers.rows import LabelSetReader, RowReader, read_probabilities, set_accuracy
 from kernelcrf.readers.weights import only_weighted, read_weights
 from kernelcrf.score.cliques import TOKENS
-from kernelcrf.score.terms import Term, constant_term, node_terms
+from kernelcrf.score.terms import Term, constant_term, named_term, node_terms
 from kernelcrf.validation import validated
 
 
@@ -98,7 +103,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         pairs of labels that interact in the earlier model stay; structure="auto" may add others.
     n_components, certify_full : as in ChainCRF
         With rows in place of tokens, these parameters have the same meaning and the same defaults as in ChainCRF.
-    tol, max_iter, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
+    tol, max_iter, checkpoint, engine, n_jobs, random_state, verbose : as in ChainCRF
         These parameters have the same meaning and the same defaults as in ChainCRF.
 
     Attributes
@@ -149,6 +154,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
 
     structure: Annotated[Any, STRUCTURE] = "auto"
     decoding: Annotated[str | DecodingRule, rules_for(LabelSetDistribution)] = "viterbi"
+    engine: Annotated[Any, ENGINE] = None
 
     _model_type = LabelSetModel
 
@@ -159,13 +165,17 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     n_features_in_ = Fitted[int]("rows.n_features")
     feature_names_in_ = FittedNames("rows.column_names")
 
+    @releasing()
     def fit(
-        self, X: UserData, y: UserData, sample_weight: UserData = None, *, base_scores: UserData = None
+        self, X: UserData, y: UserData = None, sample_weight: UserData = None, *, base_scores: UserData = None
     ) -> MultiLabelCRF:
         """Fit the model to a dense or sparse matrix X and to the label sets y of its rows, and return it.
 
         `sample_weight` has one weight per row. y can also have the probability of each label, as numbers from 0 to 1;
         the labels of a row are then independent, and structure="tree" is chosen for the likeliest labels.
+
+        On a cluster, X is also a dask.array or a dask.dataframe, and y one with as many partitions, which has labels
+        and no probabilities. If X is a dask.dataframe, y and `sample_weight` can be names of its columns.
 
         base_scores : log odds of the labels, which are added to the log odds of the model and not learned, with one row
             per row of X and one column per label. Pass scores of the same kind to `predict` and to the other methods
@@ -173,6 +183,8 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         """
         self._validate_params()
         earlier, prior, given = self._find_start(), self._find_prior(), X
+        if self.engine is not None or is_distributed(X):
+            return self._fit_on_cluster(X, y, sample_weight, earlier, prior, base_scores)
         before = earlier or prior
         if prior is None:
             owner, chosen = type(self).__name__, self._chosen
@@ -198,13 +210,42 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
             return self
         cards = np.full(labels.shape[1], 2)
         known = None if prior is None else prior.edges
-        pairs = interacting_pairs(self.structure, labels, cards, weights, known)
+        pairs = interacting_pairs(self.structure, len(cards), partial(count_pairs, labels, cards, weights), known)
         cliques = pair_graph(cards, pairs, label_name).cliques
-        singles = [label_name(j) for j in range(len(cards))]
-        terms = self._terms(singles, list(cliques)[len(cards) :], X, rows, weights, before)
-        inputs = inputs_of_rows(X, {term.input for term in terms})
+        inputs = inputs_of_rows(X, self._sources)
         data = LabelledGraphs(cards, cliques, labels, inputs, weights=weights, base=of_labels)
         data = data if soft is None else replace(data, soft=q)
+
+        def shape_of(name: str | None) -> InputShape:
+            names = None if name is None else rows.names_of(name)
+            return InputShape.of(inputs[ROWS if name is None else named_term(name)], weights, names)
+
+        return self._fit_sets(data, rows, sets, pairs, shape_of, earlier, prior, base)
+
+    @property
+    def _sources(self) -> set[str]:
+        """Return the inputs that terms read: "rows" has the columns of all inputs side by side."""
+        return {ROWS} if self.inputs is None or self.edge_kernel is not None else set()
+
+    def _fit_sets(
+        self,
+        data: Networks,
+        rows: RowReader,
+        sets: LabelSetReader,
+        pairs: list[tuple[int, int]],
+        shape_of: Callable[[str | None], InputShape],
+        earlier: LabelSetModel | None,
+        prior: LabelSetModel | None,
+        base: UserData,
+    ) -> MultiLabelCRF:
+        """Fit the model to label sets, in this process or on a cluster.
+
+        pairs : the pairs of labels that interact or may interact.
+        shape_of : a function that returns the shape of an input, given its name, or None for all columns.
+        base : base scores, or None.
+        """
+        singles = [label_name(j) for j in range(len(sets.values))]
+        terms = self._terms(singles, [pair_name(*pair) for pair in pairs], shape_of, rows, earlier or prior)
         grows = rows.named is not None and self._learns_names
         update = None if prior is None else earlier_of(prior, np.arange(2, dtype=np.int32), 2, data.n_columns)
         shared = self._train_network(terms, data, singles, self._seed(), earlier, update, grows=grows)
@@ -217,6 +258,48 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
             base=tuple(base or ()),
         )
         return self
+
+    def _fit_on_cluster(
+        self,
+        X: UserData,
+        y: UserData,
+        sample_weight: UserData,
+        earlier: LabelSetModel | None,
+        prior: LabelSetModel | None,
+        base_scores: UserData,
+    ) -> MultiLabelCRF:
+        from kernelcrf.distributed.gamma import gamma_by_scale
+        from kernelcrf.distributed.label_sets import (
+            LabelSetPartReader,
+            count_pairs_of_parts,
+            read_label_set_parts,
+            with_interactions,
+        )
+
+        refuse_base_scores(base_scores, "rows", [earlier, prior])
+        parts = LabelSetPartReader(
+            owner=type(self).__name__,
+            sources=self._sources,
+            chosen=self._chosen,
+            earlier=None if earlier is None else (earlier.rows, earlier.sets),
+            prior=None if prior is None else (prior.rows, prior.sets),
+            learns_names=self._learns_names,
+        )
+        read, data = read_label_set_parts(X, y, sample_weight, self.engine, parts, self._expected_features)
+        if prior is not None and not read.n_tokens:
+            self.model_ = prior
+            return self
+        rows, sets = read.readers
+        known = None if prior is None else prior.edges
+        pairs = interacting_pairs(self.structure, len(sets.values), partial(count_pairs_of_parts, data), known)
+        networks = with_interactions(data, pairs)
+
+        def shape_of(name: str | None) -> InputShape:
+            matrix = ROWS if name is None else named_term(name)
+            by_scale = partial(gamma_by_scale, networks, [matrix], weighted=True)
+            return InputShape(networks.n_columns(matrix), networks.is_sparse(matrix), by_scale)
+
+        return self._fit_sets(networks, rows, sets, pairs, shape_of, earlier, prior, None)
 
     def distribution(self, X: UserData, *, base_scores: UserData = None) -> LabelSetDistribution:
         """Return an object for the distribution p(y|x) of the label sets of the rows of X.
@@ -309,15 +392,14 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         self,
         singles: list[str],
         pairs: list[str],
-        X: Inputs | NamedInputs,
+        shape_of: Callable[[str | None], InputShape],
         rows: RowReader,
-        weights: Floats | None,
         earlier: LabelSetModel | None,
     ) -> list[Term]:
         C, edge_kernel = self._first_C(earlier), None
-        inputs = self._inputs_of(X, rows.named, earlier, singles[:1], C, weights)
+        inputs = self._inputs_of(shape_of, rows.named, earlier, singles[:1], C)
         if self.edge_kernel is not None:
-            edge_kernel = self._kernel_of("edge_kernel", earlier, pairs, join_columns(X), weights)
+            edge_kernel = self._kernel_of("edge_kernel", earlier, pairs, shape_of(None))
         terms = []
         for name in singles:
             terms += node_terms(name, Contrasts(2), inputs, ROWS, "")

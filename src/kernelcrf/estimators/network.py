@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
-from kernelcrf.arrays import Array, Floats, Inputs, NamedInputs, Places, is_sparse, matrix_of
+from kernelcrf.arrays import Array, Floats, Inputs, Places, UserData, is_sparse
 from kernelcrf.estimators.base import Estimator, Fitted, InputEstimator, Model
 from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
 from kernelcrf.fitting.corpus import Groups, Problem
 from kernelcrf.fitting.earlier import Earlier
-from kernelcrf.fitting.graphs import LabelledGraphs
+from kernelcrf.fitting.graphs import Networks
 from kernelcrf.fitting.structure_search import Search, SearchSettings
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.base import common_variance
 from kernelcrf.models.network import NetworkModel, named_kernels
+from kernelcrf.readers.base_scores import check_base_scores
 from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.score.terms import PRIOR_VARIANCE, NamedInput, Term
 from kernelcrf.validation import ParameterError, either, nothing, real, shown
@@ -58,7 +60,7 @@ class NetworkEstimator(Estimator[Model]):
     def _train_network(
         self,
         terms: Sequence[Term],
-        data: LabelledGraphs,
+        data: Networks,
         present: Sequence[str],
         seed: int,
         earlier: Model | None,
@@ -106,6 +108,23 @@ class NetworkEstimator(Estimator[Model]):
         }
 
 
+@dataclass(frozen=True, eq=False)
+class InputShape:
+    """The facts that a kernel needs about inputs, in this process or on a cluster.
+
+    by_scale : a function that returns the value of gamma="scale".
+    """
+
+    n_columns: int
+    is_sparse: bool
+    by_scale: Callable[[], float]
+
+    @classmethod
+    def of(cls, X: Inputs, weights: Floats | None = None, names: Sequence[str] | None = None) -> InputShape:
+        """Return the shape of a matrix in this process; `weights` and `names` are as in `gamma_by_scale`."""
+        return cls(X.shape[1], is_sparse(X), partial(gamma_by_scale, X, weights, names))
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
     """Base class of network estimators whose potentials depend on inputs."""
@@ -126,60 +145,76 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
         argument: str,
         earlier: NetworkModel | None,
         terms: Iterable[str],
-        X: Inputs,
-        weights: Floats | None = None,
+        X: InputShape,
     ) -> InputKernel:
         """Return the input kernel that some terms of the score share.
 
         If `earlier`, the model of the previous fit, has a kernel for one of these terms, return that kernel. Otherwise,
-        return the kernel that the parameter with the name `argument` defines for the inputs X.
+        return the kernel that the parameter with the name `argument` defines for inputs like X.
         """
         known = {} if earlier is None else earlier.layout.by_name
         for name in terms:
             if name in known and (kernel := known[name].kernel) is not None:
                 return kernel
-        return self._make_kernel(argument, X.shape[1], is_sparse(X), lambda: gamma_by_scale(X, weights))
+        return self._make_kernel(argument, X.n_columns, X.is_sparse, X.by_scale)
 
     def _inputs_of(
         self,
-        X: Inputs | NamedInputs,
+        shape_of: Callable[[str | None], InputShape],
         reader: InputsReader | None,
         earlier: NetworkModel | None,
         terms: Iterable[str],
         C: float,
-        weights: Floats | None = None,
     ) -> Mapping[Any, NamedInput]:
         """Return a dict from names to the inputs that score single nodes; an input without a name has the key None.
 
+        shape_of : a function that returns the shape of an input, given its name, or None for the input without a name.
         reader : the reader of inputs that have names, or None.
         terms : the names of the terms that read an input without a name, for a warm start from `earlier`.
         C : the prior variance of inputs whose parameter C is None.
         """
         if reader is None:
-            return {None: NamedInput(self._kernel_of("kernel", earlier, terms, X, weights), C)}
+            return {None: NamedInput(self._kernel_of("kernel", earlier, terms, shape_of(None)), C)}
 
         def by_scale(name: str) -> float:
-            return gamma_by_scale(matrix_of(X, name), weights, reader.names_of(name))
+            return shape_of(name).by_scale()
 
         kernels = self._named_kernels(reader, by_scale) if earlier is None else earlier.kernels
         return self._scored_inputs(kernels, C)
 
 
+def refuse_base_scores(base_scores: UserData, samples: str, models: Iterable[NetworkModel | None]) -> None:
+    """Raise if there are base scores, or if an earlier model has them, for data on a cluster.
+
+    samples : what the data consist of, for the error message.
+    """
+    if base_scores is not None:
+        raise ValueError(
+            f"base_scores cannot be combined with data on a cluster: pass {samples} in this process and engine=None, "
+            "or base_scores=None"
+        )
+    for model in models:
+        if model is not None:
+            check_base_scores(model.base, None)
+
+
 def interacting_pairs(
-    structure: Any, labels: Array, cards: Array, weights: Floats | None, known: Places | None = None
+    structure: Any, n_nodes: int, count: Callable[[], Array], known: Places | None = None
 ) -> list[tuple[int, int]]:
     """Return the pairs of labels or variables that interact or, for structure="auto", the pairs that may interact.
 
+    n_nodes : the number of labels or variables.
+    count : a function that returns how often the values of two of them occur together, as `count_pairs` does.
     known : the pairs that interact in the prior, or None. With structure="tree", these pairs are added to the tree.
         For any other structure, raise if the result lacks one of them.
     """
     kept = [] if known is None else list(map(tuple, known.tolist()))
     if isinstance(structure, str) and structure == "tree":
-        return sorted({*chow_liu(labels, cards, weights), *kept})
+        return sorted({*chow_liu(count(), n_nodes), *kept})
     if isinstance(structure, str):
-        pairs = [] if structure == "none" else all_pairs(len(cards))
+        pairs = [] if structure == "none" else all_pairs(n_nodes)
     else:
-        pairs = checked_pairs(structure, len(cards), "structure")
+        pairs = checked_pairs(structure, n_nodes, "structure")
     if absent := [pair for pair in kept if pair not in pairs]:
         raise ParameterError(
             f"structure={shown(structure)} lacks the pair {absent[0]} of the prior: expected all of its pairs, because "

@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from kernelcrf.answers.weights import data_frame
-from kernelcrf.arrays import Floats, Inputs, UserData, is_sparse, join_columns
+from kernelcrf.arrays import Floats, Inputs, UserData, join_columns
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.segments import SegmentDistribution
@@ -249,7 +249,8 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             groups=flat.groups, spec=spec, longest=longest, tail=bool(self.tail), pooled=pooled,
         )  # fmt: skip
         data.check()
-        return self._fit_segments(read, data, spec, earlier, prior, segment_reader)
+        by_scale = partial(gamma_by_scale, pooled)
+        return self._fit_segments(read, data, spec, earlier, prior, by_scale, segment_reader)
 
     def _fit_segments(
         self,
@@ -258,6 +259,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         spec: SegmentLabels,
         earlier: SegmentModel | None,
         prior: SegmentModel | None,
+        by_scale: Callable[[], float],
         segment_reader: SequenceReader | None = None,
     ) -> Self:
         """Fit the model to segments.
@@ -265,16 +267,17 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         data : `LabelledSegments`, or `DistributedSegments` on a cluster.
         spec : the labels of tokens and of segments.
         earlier, prior : the model of a warm start, and the model that is the prior; None if there is none.
+        by_scale : a function that returns gamma="scale" for the inputs of whole segments.
         segment_reader : the reader of the inputs of whole segments, if these inputs are described by a function.
         """
-        reader, before, pooled = read.reader, earlier or prior, getattr(data, "pooled", None)
+        reader, before = read.reader, earlier or prior
 
         def kernels() -> dict[str, InputKernel]:
             of_tokens = self._kernels(reader, read.by_scale)
-            if pooled is None:
+            if self.segment_kernel is None:
                 return of_tokens
-            by_scale = partial(gamma_by_scale, pooled)
-            segment_kernel = self._make_kernel("segment_kernel", pooled.shape[1], is_sparse(pooled), by_scale)
+            n_columns, sparse = data.n_columns(SEGMENTS), data.is_sparse(SEGMENTS)
+            segment_kernel = self._make_kernel("segment_kernel", n_columns, sparse, by_scale)
             return {**of_tokens, "segment_kernel": segment_kernel}
 
         terms = partial(self._segment_terms, spec, data.longest)
@@ -288,7 +291,7 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             trained, (reader, read.labels, data.legal), self._specification, self._engine,
             {} if before is None else dict(before.metadata), getattr(data, "base", None) or (),
             longest=data.longest, tail=bool(self.tail),
-            segment_reader=segment_reader, pooling=None if pooled is None else self.pooling,
+            segment_reader=segment_reader, pooling=None if self.segment_kernel is None else self.pooling,
         )  # fmt: skip
         return self
 
@@ -296,22 +299,29 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
         self, X: UserData, y: UserData, sample_weight: UserData, lengths: UserData, others: Mapping[str, UserData]
     ) -> Self:
         from kernelcrf.distributed.corpus import DistributedSequences
+        from kernelcrf.distributed.gamma import gamma_by_scale as gamma_of_parts
         from kernelcrf.distributed.segments import DistributedSegments, longest_of_parts, settle_tokens
-        from kernelcrf.distributed.training_data import read_parts
+        from kernelcrf.distributed.sequences import SequencePartReader, read_sequence_parts
 
-        self._refuse_on_cluster({**others, "segment_kernel": self.segment_kernel})
+        self._refuse_on_cluster(others)
+        if self.segment_kernel is not None and not isinstance(self.pooling, str):
+            raise ValueError(
+                "pooling is a function of whole sequences, which cannot be combined with data on a cluster, because "
+                "workers keep arrays only: expected 'mean', 'max' or 'ends'; or pass sequences in this process and "
+                "engine=None"
+            )
         earlier, prior = self._find_start(), self._find_prior()
         before = earlier or prior
         tokens = read_tokens if before is None else partial(read_tokens, is_tags=before.spec.is_tags)
-        read = read_parts(
-            X, y, sample_weight, lengths, self.engine, hash_features=self.hash_features,
-            n_components=self._expected_features(), classes=self.classes, class_weight=self.class_weight,
-            constraints=None, inputs=tuple(self._named_inputs),
+        parts = SequencePartReader(
+            hash_features=self.hash_features, classes=self.classes, class_weight=self.class_weight,
+            chosen=self._chosen, learns_names=self._learns_names,
             earlier=None if earlier is None else (earlier.reader, earlier.labels),
             prior=None if prior is None else (prior.reader, prior.labels),
-            read_tokens=tokens, settle=settle_tokens if before is None else None,
-            fit_labels=fit_labels, extend_labels=extend_labels,
+            read_tokens=tokens, fit_labels=fit_labels, extend_labels=extend_labels,
         )  # fmt: skip
+        settle = settle_tokens if before is None else None
+        read = read_sequence_parts(X, y, sample_weight, lengths, self.engine, parts, self._expected_features, settle)
         spec, tokens_of_parts = SegmentLabels.of(read.labels.classes), read.data
         assert isinstance(tokens_of_parts, DistributedSequences)
         if before is not None:
@@ -321,8 +331,9 @@ class SegmentCRF(SequenceEstimator[SegmentModel]):
             return self
         longest = self._longest(partial(longest_of_parts, tokens_of_parts, spec)) if before is None else before.longest
         legal = None if self.constraints is None else legal_labelings(self.constraints, spec.types)
-        data = DistributedSegments.of(tokens_of_parts, spec, longest, bool(self.tail), legal)
-        return self._fit_segments(read, data, spec, earlier, prior)
+        pooling = None if self.segment_kernel is None else str(self.pooling)
+        data = DistributedSegments.of(tokens_of_parts, spec, longest, bool(self.tail), pooling, legal)
+        return self._fit_segments(read, data, spec, earlier, prior, partial(gamma_of_parts, data, [SEGMENTS]))
 
     def _check_combinations(self) -> None:
         super()._check_combinations()

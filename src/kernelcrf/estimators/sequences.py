@@ -253,7 +253,7 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         return tags
 
     def _refuse_on_cluster(self, others: Mapping[str, UserData]) -> None:
-        """Raise if data on a cluster cannot be combined with an argument or with the inputs.
+        """Raise if data on a cluster cannot be combined with an argument.
 
         others : a dict from names of arguments and parameters to their values, which must be None.
         """
@@ -265,11 +265,6 @@ class SequenceEstimator(KernelEstimator[Sequential]):
             if value is not None:
                 usual = f"pass sequences in this process and engine=None, or {name}=None"
                 raise ValueError(f"{name} cannot be combined with data on a cluster: {advice.get(name, usual)}")
-        if any(not one.reads_whole_sequences for one in self._named_inputs.values()):
-            raise ValueError(
-                "inputs that read entries or columns cannot be combined with data on a cluster: pass sequences in this "
-                "process and engine=None, or inputs that read whole sequences"
-            )
 
     def _least_counts_of(self, of_inputs: Collection[str]) -> dict[str, float]:
         """Return a dict from names of terms to numbers: how often a pair must occur in the data to have a weight.

@@ -74,4 +74,4 @@ class LabelledCandidates(LabelledSequences):
                 index: Array = self._candidates(str(term.input)).index.ravel()
                 places = np.where(index < 0, of_term.F.shape[0], of_term.distinct_rows.index)
                 rows[term.name] = TokenFeatures(with_zero_row(of_term.F), places, term.k_y.views)
-        return [self.partition(rows)]
+        return [self.partition(terms, rows)]

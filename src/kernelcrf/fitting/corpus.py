@@ -71,6 +71,10 @@ class Corpus(ABC):
         """Return the number of columns of the inputs called `name`."""
 
     @abstractmethod
+    def is_sparse(self, name: str) -> bool:
+        """Return whether the inputs called `name` are sparse."""
+
+    @abstractmethod
     def digest(self) -> dict[str, Any]:
         """Return digests of all data on which the objective depends; a checkpoint uses them to recognise the data."""
 
@@ -245,6 +249,16 @@ class LocalCorpus(Corpus):
     def _distinct(self) -> dict[str, Distinct]:
         return {}
 
+    @abstractmethod
+    def partition(self, terms: Sequence[Term], rows: Mapping[str, TokenFeatures]) -> RowPartition:
+        """Return all samples as one partition, with the cliques of the given terms.
+
+        rows : a dict from names of terms to their features, one row per clique, for terms that have inputs.
+        """
+
+    def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[RowPartition]:
+        return [self.partition(terms, rows_of(features))]
+
     def distinct_rows(self, term: Term) -> Distinct:
         """Return the distinct inputs of a term; sparse inputs of the linear kernel are all treated as distinct."""
         name, kernel = input_of(term)
@@ -260,6 +274,9 @@ class LocalCorpus(Corpus):
 
     def n_columns(self, name: str) -> int:
         return int(self.rows(name).shape[1])
+
+    def is_sparse(self, name: str) -> bool:
+        return is_sparse(self.rows(name))
 
     def has_room(self, n_values: int) -> bool:
         limit = memory_limit()
@@ -320,6 +337,11 @@ class LocalCorpus(Corpus):
         pairs = zip(cast(Sequence[RowPartition], objective.partitions), at.parts, strict=True)
         rows = np.concatenate([partition.residual(term, local) for partition, local in pairs])
         return np.asarray(distinct_rows.sum(np.ascontiguousarray(rows).reshape(-1, term.k_y.rank)))
+
+
+def rows_of(features: Mapping[str, Features]) -> dict[str, TokenFeatures]:
+    """Return a dict from names of terms to their features in this process, with one row per clique."""
+    return {name: of_term.rows for name, of_term in features.items() if isinstance(of_term, CliqueFeatures)}
 
 
 def can_omit_pairs(term: Term, sparse: bool) -> bool:

@@ -13,7 +13,7 @@ from kernelcrf.arrays import Array, Inputs, Places
 from kernelcrf.basis.features import Features
 from kernelcrf.basis.pairs import Pairs, frequencies
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.corpus import CliqueFeatures, input_of
+from kernelcrf.fitting.corpus import input_of, rows_of
 from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.fitting.sequences import PIECE, LabelledSequences
 from kernelcrf.graphs.structure import Chains
@@ -116,19 +116,16 @@ class LabelledSegments(LabelledSequences):
                     "labels that may be wrong, or omit constraints="
                 )
 
-    def partition(self, tokens: Mapping[str, TokenFeatures]) -> SegmentPartition:  # type: ignore[override]
-        """Return all sequences as one partition, with the features of the terms that have inputs."""
+    def partition(  # type: ignore[override]
+        self, terms: Sequence[Term], rows: Mapping[str, TokenFeatures]
+    ) -> SegmentPartition:
+        pairs = {term.name: term.pairs for term in terms}
+        tokens = {name: of_term.with_pairs(pairs[name]) for name, of_term in rows.items()}
         base = self.spec.base_of_types(self.base)
         return SegmentPartition(self.chains, len(self.spec.types), self.rules, *self.known, tokens, self.weights, base)
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[Any]:
-        pairs = {term.name: term.pairs for term in terms}
-        rows = {
-            name: of_term.rows.with_pairs(pairs[name])
-            for name, of_term in features.items()
-            if isinstance(of_term, CliqueFeatures)
-        }
-        return [self.partition(rows)]
+        return [self.partition(terms, rows_of(features))]
 
     def digest(self) -> dict[str, Any]:
         pooled = None if self.pooled is None else digest_array(self.pooled)

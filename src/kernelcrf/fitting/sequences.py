@@ -25,12 +25,12 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.corpus import (
     FEW,
     HELD_OUT,
-    CliqueFeatures,
     LocalCorpus,
     can_omit_pairs,
     folds,
     input_of,
     observed_pairs,
+    rows_of,
 )
 from kernelcrf.fitting.digest import Words, digest_array, digest_texts, digest_words
 from kernelcrf.fitting.token_weights import Pieces, layers
@@ -218,8 +218,12 @@ class LabelledSequences(LocalCorpus):
             return self.soft > 0
         return np.eye(self.n_labels, dtype=bool)[self.labels] if self.allowed is None else self.allowed
 
-    def partition(self, tokens: Mapping[str, TokenFeatures]) -> ChainPartition:
-        """Return all sequences as one partition, with the token features of the terms that have inputs."""
+    def partition(self, terms: Sequence[Term], rows: Mapping[str, TokenFeatures]) -> ChainPartition:
+        named = {term.name: term for term in terms}
+        tokens = {
+            name: of_term.with_pairs(named[name].pairs).with_views(named[name].k_y.views)
+            for name, of_term in rows.items()
+        }
         return ChainPartition(
             self.chains, self.n_labels, self.labels, tokens, self.allowed, self.weights, self.legal, self.base,
             self.soft, None if self.pieces is None else self.pieces.given,
@@ -238,13 +242,7 @@ class LabelledSequences(LocalCorpus):
         return digest_texts(self.digest_words(), self.legal) | ({} if base is None else {"base_scores": base})
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[ChainPartition]:
-        named = {term.name: term for term in terms}
-        rows = {
-            name: of_term.rows.with_pairs(named[name].pairs).with_views(named[name].k_y.views)
-            for name, of_term in features.items()
-            if isinstance(of_term, CliqueFeatures)
-        }
-        return self.partition(rows).cut()
+        return self.partition(terms, rows_of(features)).cut()
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
         if features.basis is None:

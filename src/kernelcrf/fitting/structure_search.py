@@ -21,7 +21,7 @@ import numpy as np
 from kernelcrf.basis.features import Features
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Fit, Settings, Start, choose_features, objective_of, solve, theta_of
-from kernelcrf.fitting.graphs import LabelledGraphs
+from kernelcrf.fitting.graphs import Networks
 from kernelcrf.solvers.preconditioners import Preconditioning
 
 SEARCH_ENTRIES = 2**10
@@ -102,7 +102,7 @@ def search(
     The search ends when no absent template can lower the objective enough. Return the last fit and the rounds.
     """
     data = _graphs(problem)
-    inside, outside = list(rule.present), [name for name in data.cliques if name not in rule.present]
+    inside, outside = list(rule.present), [name for name in data.templates if name not in rule.present]
     features = choose_features(problem, settings, start)
     rounds: list[Round] = []
     while True:
@@ -165,7 +165,7 @@ def _best(
     No two of them share a node. Return an empty list if no candidate has a large enough gain.
     """
     data = _graphs(problem)
-    sizes = dict.fromkeys(data.cliques, 0)
+    sizes = dict.fromkeys(data.templates, 0)
     for term in problem.terms:
         sizes[term.cliques] += term.k_y.rank * (features[term.name].map.n if term.name in features else 1)
     by_weight = 0.5 * float(np.log(max(data.mass, 2.0)))
@@ -173,21 +173,20 @@ def _best(
     worth = [one for one in absent if one.expected_gain > least[one.template]]
     worth.sort(key=lambda candidate: -candidate.expected_gain)
     joined: list[Candidate] = []
-    taken: set[int] = set()
     for candidate in worth:
-        nodes = set(np.asarray(data.cliques[candidate.template]).ravel().tolist())
-        if candidate.expected_gain >= ADD_SHARE * worth[0].expected_gain and not nodes & taken:
+        if candidate.expected_gain < ADD_SHARE * worth[0].expected_gain:
+            break
+        if not any(data.share_nodes(candidate.template, other.template) for other in joined):
             joined.append(candidate)
-            taken |= nodes
     return joined
 
 
-def _graphs(problem: Problem) -> LabelledGraphs:
-    assert isinstance(problem.corpus, LabelledGraphs)
+def _graphs(problem: Problem) -> Networks:
+    assert isinstance(problem.corpus, Networks)
     return problem.corpus
 
 
-def _groups(data: LabelledGraphs, present: Sequence[str], absent: Sequence[str]) -> Iterator[list[str]]:
+def _groups(data: Networks, present: Sequence[str], absent: Sequence[str]) -> Iterator[list[str]]:
     """Yield groups of absent templates, so that exact inference with a group and all present templates is cheap."""
     most = max(SEARCH_ENTRIES, 4 * data.entries(present)) if absent else 0
     group: list[str] = []

@@ -21,30 +21,44 @@ def all_pairs(n_nodes: int) -> list[Pair]:
     return list(itertools.combinations(range(n_nodes), 2))
 
 
-def chow_liu(labels: Array, cards: Array, weights: Array | None = None) -> list[Pair]:
-    """Return the edges of the tree that maximises the mutual information between labels of connected nodes.
+def count_pairs(labels: Array, cards: Array, weights: Array | None = None) -> Array:
+    """Return how often two nodes have two labels, as an array of tables: one for each pair of `all_pairs`.
 
-    This is the tree of maximum likelihood (Chow, Liu 1968). Two nodes with independent labels are not connected.
+    The counts of all samples are the sums of those of parts.
 
     labels : one row per sample and one column per node; negative labels are missing.
     cards : the number of labels of each node.
     weights : the weight of each sample, or None if all weights are 1.
     """
-    n_nodes = labels.shape[1]
+    mass = np.ones(len(labels)) if weights is None else np.asarray(weights, np.float64)
+    pairs = all_pairs(len(cards))
+    tables = np.empty(len(pairs), object)
+    for k, (i, j) in enumerate(pairs):
+        shape = int(cards[i]), int(cards[j])
+        both = (labels[:, i] >= 0) & (labels[:, j] >= 0)
+        joint = np.ravel_multi_index((labels[both, i], labels[both, j]), shape)
+        tables[k] = np.bincount(joint, mass[both], minlength=shape[0] * shape[1]).reshape(shape)
+    return tables
+
+
+def chow_liu(tables: Array, n_nodes: int) -> list[Pair]:
+    """Return the edges of the tree that maximises the mutual information between labels of connected nodes.
+
+    This is the tree of maximum likelihood (Chow, Liu 1968). Two nodes with independent labels are not connected.
+
+    tables : how often the labels of two nodes occur together, as `count_pairs` returns it.
+    """
     information = np.zeros((n_nodes, n_nodes))
-    counts = np.ones(len(labels)) if weights is None else np.asarray(weights, np.float64)
-    for i, j in all_pairs(n_nodes):
-        information[i, j] = _mutual_information(labels[:, i], labels[:, j], (int(cards[i]), int(cards[j])), counts)
+    for (i, j), table in zip(all_pairs(n_nodes), tables, strict=True):
+        information[i, j] = _mutual_information(table)
     tree = minimum_spanning_tree(-information).tocoo()
     return sorted((int(min(i, j)), int(max(i, j))) for i, j in zip(tree.row, tree.col, strict=True))
 
 
-def _mutual_information(a: Array, b: Array, shape: Pair, counts: Array) -> float:
-    both = (a >= 0) & (b >= 0)
-    joint = np.bincount(np.ravel_multi_index((a[both], b[both]), shape), counts[both], minlength=shape[0] * shape[1])
-    if joint.sum() == 0:
+def _mutual_information(counts: Array) -> float:
+    if counts.sum() == 0:
         return 0.0
-    p = (joint / joint.sum()).reshape(shape)
+    p = counts / counts.sum()
     apart = np.outer(p.sum(axis=1), p.sum(axis=0))
     seen = p > 0
     information = float(np.dot(p[seen], np.log(p[seen] / apart[seen])))

@@ -20,7 +20,7 @@ from kernelcrf.arrays import Array, Inputs, NamedInputs, Places, UserData, take_
 from kernelcrf.basis.sparse_entries import Entries
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.readers.containers import read_container
-from kernelcrf.readers.reader_extension import extend_reader
+from kernelcrf.readers.reader_extension import add_names, extend_reader
 from kernelcrf.readers.sequences import OWNER, SequenceReader, open_sequences
 from kernelcrf.readers.stored_inputs import SEVERAL, Source, sources_from_config
 from kernelcrf.score.terms import BETWEEN
@@ -59,34 +59,39 @@ class InputsReader:
         sample_weight : one weight per sequence; names in a sequence of weight 0 are not added to the vocabulary.
         owner : the name of the estimator, for error messages.
         """
-        are_mappings = _are_mappings(X, lengths)
-        if not are_mappings:
-            for name, (entry, _) in chosen.items():
-                if entry is not None:
-                    raise ValueError(
-                        f"inputs[{name!r}] has of={entry!r}, but the sequences of X are not mappings: expected "
-                        f"mappings such as {{{entry!r}: an array}}; pass of=None if the input reads the whole sequence"
-                    )
-        of = {name: (entry or name) if are_mappings else None for name, (entry, _) in chosen.items()}
         readers: dict[str | None, SequenceReader] = {}
         tables: dict[str | None, Inputs] = {}
         chains: dict[str | None, Chains] = {}
-        for entry, part in _entries_of(X, lengths, list(dict.fromkeys(of.values()))).items():
-            with _named(entry):
+        for entry, part in open_entries(X, chosen, lengths).items():
+            with named_entry(entry):
                 hashed = hash_features if open_sequences(part, lengths)[2] == "dicts" else None
                 reading = SequenceReader.fit(part, lengths, hashed, sample_weight, owner=owner)
             readers[entry], tables[entry], chains[entry] = reading
+        reader = cls.of(readers, chosen, hash_features)
+        return reader, reader.select_columns(tables), _same_lengths(chains)
+
+    @classmethod
+    def of(
+        cls,
+        readers: Mapping[str | None, SequenceReader],
+        chosen: Mapping[str, tuple[str | None, UserData]],
+        hash_features: int | None = None,
+    ) -> InputsReader:
+        """Return a reader of inputs, given the readers of the entries that they read; raise if a column is missing.
+
+        chosen, hash_features : as in `fit`.
+        """
         if hash_features is not None and not any(reader.kind == "dicts" for reader in readers.values()):
             raise ValueError(
                 f"hash_features={shown(hash_features)} needs feature dicts, but no entry of X has them: pass "
                 "hash_features=None"
             )
+        of = _entries_by_input(chosen, are_mappings=None not in readers)
         sources = {
             name: Source(of[name], _find_columns(columns, readers[of[name]], name))
             for name, (_, columns) in chosen.items()
         }
-        reader = cls(readers, sources)
-        return reader, reader._select(tables), _same_lengths(chains)
+        return cls(readers, sources)
 
     @classmethod
     def of_whole(cls, reader: SequenceReader, names: Iterable[str]) -> InputsReader:
@@ -102,10 +107,15 @@ class InputsReader:
         tables: dict[str | None, Inputs] = {}
         chains: dict[str | None, Chains] = {}
         for entry, part in _entries_of(X, lengths, list(self.entries)).items():
-            with _named(entry):
+            with named_entry(entry):
                 reading = extend_reader(self.entries[entry], part, lengths, sample_weight)
             readers[entry], tables[entry], chains[entry] = reading
-        return InputsReader(readers, self.sources), self._select(tables), _same_lengths(chains)
+        return InputsReader(readers, self.sources), self.select_columns(tables), _same_lengths(chains)
+
+    def with_names(self, names: Mapping[str | None, Iterable[str]]) -> InputsReader:
+        """Return a reader that also knows these feature names of entries, in columns after those of the old ones."""
+        readers = {entry: add_names(reader, names.get(entry, ())) for entry, reader in self.entries.items()}
+        return InputsReader(readers, self.sources)
 
     def read(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[NamedInputs, Chains]:
         """Return the inputs of X as dense or CSR matrices, and the `Chains` with the rows of each sequence."""
@@ -119,9 +129,9 @@ class InputsReader:
         tables: dict[str | None, Inputs] = {}
         chains: dict[str | None, Chains] = {}
         for entry, part in _entries_of(X, lengths, list(self.entries)).items():
-            with _named(entry):
+            with named_entry(entry):
                 tables[entry], chains[entry] = self.entries[entry].read_entries(part, lengths, first)
-        return self._select(tables), _same_lengths(chains)
+        return self.select_columns(tables), _same_lengths(chains)
 
     def _check_mappings(self, X: UserData, lengths: UserData) -> None:
         were_mappings = None not in self.entries
@@ -133,7 +143,7 @@ class InputsReader:
             )
             raise TypeError(f"X and the X of fit do not have the same form: expected {expected}")
 
-    def _select(self, tables: Mapping[str | None, Inputs]) -> NamedInputs:
+    def select_columns(self, tables: Mapping[str | None, Inputs]) -> NamedInputs:
         """Return the matrix of each input, given the table of each entry."""
         return NamedInputs(
             {
@@ -227,6 +237,47 @@ def _are_mappings(X: UserData, lengths: UserData) -> bool:
     return isinstance(opened, list) and any(isinstance(x, Mapping) for x in opened)
 
 
+def _entries_by_input(
+    chosen: Mapping[str, tuple[str | None, UserData]], *, are_mappings: bool
+) -> dict[str, str | None]:
+    """Return a dict from names of inputs to the entries that they read; they are None if sequences are no mappings."""
+    return {name: (entry or name) if are_mappings else None for name, (entry, _) in chosen.items()}
+
+
+def open_entries(
+    X: UserData, chosen: Mapping[str, tuple[str | None, UserData]], lengths: UserData = None
+) -> dict[str | None, UserData]:
+    """Return a dict from each entry that an input reads to its part of X; {None: X} if sequences are not mappings.
+
+    chosen : the inputs, as in `InputsReader.fit`.
+    """
+    are_mappings = _are_mappings(X, lengths)
+    if not are_mappings:
+        for name, (entry, _) in chosen.items():
+            if entry is not None:
+                raise ValueError(
+                    f"inputs[{name!r}] has of={entry!r}, but the sequences of X are not mappings: expected "
+                    f"mappings such as {{{entry!r}: an array}}; pass of=None if the input reads the whole sequence"
+                )
+    of = _entries_by_input(chosen, are_mappings=are_mappings)
+    return _entries_of(X, lengths, list(dict.fromkeys(of.values())))
+
+
+def open_chains(
+    X: UserData,
+    lengths: UserData = None,
+    first: int = 0,
+    chosen: Mapping[str, tuple[str | None, UserData]] | None = None,
+) -> Chains:
+    """Return the `Chains` of sequences, whose numbers begin with `first`.
+
+    chosen : the inputs, as in `InputsReader.fit`, if sequences have several inputs; else None. The `Chains` are then
+        those of the first entry.
+    """
+    part = X if chosen is None else next(iter(open_entries(X, chosen, lengths).values()))
+    return open_sequences(part, lengths, first)[1]
+
+
 def _is_empty(X: UserData, lengths: UserData) -> bool:
     return lengths is None and len(X) == 0
 
@@ -250,7 +301,7 @@ def _entry(x: UserData, place: str, entry: str | None) -> UserData:
 
 
 @contextmanager
-def _named(entry: str | None) -> Iterator[None]:
+def named_entry(entry: str | None) -> Iterator[None]:
     """Put the name of an entry, if it has one, in front of the messages of errors in a `with` block."""
     try:
         yield

@@ -313,7 +313,7 @@ class LabelSetReader:
 
         An index is 0 or 1, for the first or second value of a column, or -1 for a missing label.
         """
-        Y = _columns(y)
+        Y = label_columns(y)
         zeros = bool((Y == 0).any())
         known = [_known_values(column, j, zeros) for j, column in enumerate(Y.T)]
         # A column may have one of the two values of the others, such as -1 beside columns with -1 and 1.
@@ -332,7 +332,7 @@ class LabelSetReader:
         """Return y as a matrix of indices: 0 or 1 for the first or second value of a column, -1 for a missing label."""
         with named_errors("y"):
             y = check_array(_targets(y), accept_sparse="csr", ensure_2d=False, dtype=None, ensure_min_samples=0)
-        Y = _columns(y) if y.shape[0] else np.empty((0, len(self.values)))
+        Y = label_columns(y) if y.shape[0] else np.empty((0, len(self.values)))
         if Y.shape[1] != len(self.values):
             raise ValueError(f"y has {Y.shape[1]} columns: expected {len(self.values)}, one per label")
         return self._encode(Y)
@@ -386,7 +386,7 @@ def read_probabilities(y: UserData) -> Floats | None:
     return np.asarray(table.reshape(len(table), -1), np.float64)
 
 
-def _columns(y: UserData) -> Array:
+def label_columns(y: UserData) -> Array:
     """Return y as a dense matrix with one column per label."""
     dense = np.asarray(y.toarray() if is_sparse(y) else y)
     return dense.reshape(len(dense), -1)

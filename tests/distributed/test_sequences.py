@@ -8,10 +8,10 @@ from sklearn.base import clone
 
 from chain_fits import of_tokens_and_steps
 from clusters import Inline
-from kernelcrf import ChainCRF
+from kernelcrf import ChainCRF, Input
 from kernelcrf.basis import Landmarks
+from kernelcrf.distributed.sequences import SequencePartReader, read_sequence_parts
 from kernelcrf.distributed.sources import RawSequences, SequenceSources, _read_frame, split_evenly
-from kernelcrf.distributed.training_data import read_parts
 from kernelcrf.kernels import Polynomial
 from kernelcrf.rules import Evidence
 from kernelcrf.score.cliques import TOKENS
@@ -159,8 +159,64 @@ def test_a_prior_keeps_its_landmarks_on_parts(vectors):
     _, there = agree(ChainCRF(prior=old, n_components=Landmarks(14, "random"), random_state=0), X, y)
     np.testing.assert_array_equal(there.landmarks_[:8], old.landmarks_)
     of_entries = ChainCRF(inputs={"a": "linear"}, C=1.0).fit([{"a": x} for x in X], y)
-    with pytest.raises(ValueError, match="reads the entries"):
+    with pytest.raises(TypeError, match="expected mappings with the entries 'a'"):
         ChainCRF(inputs={"a": "linear"}, prior=of_entries, engine=Inline()).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def entries(text, vectors):
+    """Sequences with words and two columns of numbers per token, and their labels."""
+    rng = np.random.default_rng(2)
+    X = [{"words": x, "numbers": rng.normal(size=(len(x), 2)) + (len(x) % 2)} for x in text[0]]
+    return X, text[1]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"inputs": {"words": Input("linear"), "numbers": Input("rbf", n_components=8)}},
+        {
+            "inputs": {
+                "words": Input("linear", scores="steps"),
+                "first": Input("rbf", of="numbers", columns=[0], n_components=6),
+                "both": Input("linear", of="numbers"),
+            },
+            "certify_full": True,
+        },
+        {"inputs": {"numbers": Input("rbf", n_components=8), "words": Input("linear")}, "hash_features": 2**6},
+        {"inputs": {"words": Input("linear")}, "class_weight": {"D": 0.0}},
+    ],
+    ids=["words and numbers", "columns", "hashed", "weights"],
+)
+def test_inputs_that_read_entries_and_columns(entries, settings):
+    here, there = agree(ChainCRF(C=1.0, random_state=0, **settings), *entries)
+    assert there.model_.reader.to_config() == here.model_.reader.to_config()
+    if settings.get("certify_full"):
+        assert there.certificate_.gap_full == pytest.approx(here.certificate_.gap_full, rel=1e-5)
+
+
+def test_entries_are_updated_and_go_on(entries):
+    X, y = entries
+    first = [k for k, row in enumerate(y) if "P" not in row]
+    settings = {"inputs": {"words": Input("linear"), "numbers": Input("rbf", n_components=8)}, "random_state": 0}
+    old = ChainCRF(C=1.0, tol=1e-8, **settings).fit([X[k] for k in first], [y[k] for k in first])
+    agree(ChainCRF(prior=old, **settings), X, y)
+    model = ChainCRF(C=1.0, **settings, solver="lbfgs", tol=1e-8, warm_start=True, engine=Inline(forgetful=False))
+    assert model.fit(X, y).fit(X, y).n_iter_ <= 1
+
+
+def test_parts_with_other_entries_are_refused(entries):
+    X, y = entries
+    parts = [partial(RawSequences, X[:20], y[:20]), partial(RawSequences, [x["words"] for x in X[20:]], y[20:])]
+    inputs = {"words": Input("linear")}
+    with pytest.raises(ValueError, match=r"the entries \['words'\] in one part and sequences that are not mappings"):
+        ChainCRF(inputs=inputs, C=1.0, engine=Inline()).fit(SequenceSources(parts))
+    narrow = [{**x, "numbers": x["numbers"][:, :1]} for x in X[20:]]
+    parts[1] = partial(RawSequences, narrow, y[20:])
+    with pytest.raises(ValueError, match="entry 'numbers': X has 2 features in one part and 1 features in another"):
+        ChainCRF(inputs={"numbers": Input("linear")}, C=1.0, engine=Inline()).fit(SequenceSources(parts))
+    with pytest.raises(ValueError, match="the column 2: expected a slice"):
+        ChainCRF(inputs={"a": Input(of="numbers", columns=[2])}, C=1.0, engine=Inline()).fit(X, y)
 
 
 def test_parts_may_be_read_where_they_are_needed(text):
@@ -239,8 +295,7 @@ def test_gamma_by_scale_is_that_of_all_parts(form):
     if form is sp.csr_array:
         X *= rng.random(size=X.shape) < 0.5
     rows, labels = [form(X[:20]), form(X[20:20]), form(X[20:])], [["a", "b"] * 10, [], ["a", "b"] * 15]
-    settings = dict.fromkeys(("hash_features", "classes", "class_weight", "constraints"))
-    data = read_parts(rows, labels, None, None, Inline(), n_components={False: (5, 5), True: (0, 0)}, **settings)
+    data = read_sequence_parts(rows, labels, None, None, Inline(), SequencePartReader(), lambda is_sparse: (5, 5))
     assert data.by_scale(TOKENS) == pytest.approx(1 / (3 * X.var()), rel=1e-9)
 
 
