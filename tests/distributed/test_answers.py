@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kernelcrf import ChainCRF, KernelClassifier, SegmentCRF
+from kernelcrf import ChainCRF, GraphCRF, Input, KernelClassifier, MultiLabelCRF, SegmentCRF
 from kernelcrf.distributed import RawSequences, SequenceSources
 
 dask = pytest.importorskip("dask")
@@ -143,6 +143,37 @@ def test_answers_about_rows_are_an_array(rows, classifier, method):
     assert of_frame.shape == expected.shape
     (one,) = dask.compute(*getattr(classifier, method)([dask.delayed(X)]))
     equal(one, expected)
+
+
+def test_answers_about_label_sets(rows):
+    X, _ = rows
+    Y = (X > 0.3).astype(int)
+    model = MultiLabelCRF("linear", structure="tree").fit(X, Y)
+    Y[::5, 0] = 1 - Y[::5, 0]
+    arrays = [da.from_array(one, chunks=(15, 3)) for one in (X, Y)]
+    assert 0.5 < model.score(*arrays) == pytest.approx(model.score(X, Y)) < 1
+    equal(model.predict(arrays[0]).compute(), model.predict(X))
+    np.testing.assert_allclose(model.predict_proba(arrays[0]).compute(), model.predict_proba(X))
+
+
+def test_answers_about_graphs():
+    edges = [[0, 1], [1, 2]]
+    X = [(np.array([[k % 2], [1.0], [0.0]]), edges) for k in range(8)]
+    y = [["a" if value else "b" for value in features[:, 0]] for features, _ in X]
+    model = GraphCRF("linear").fit(X, y)
+    y[0], y[-1] = ["a", "a", "a"], [None] * 3
+    bags = [db.from_sequence(part, npartitions=4) for part in (X, y)]
+    assert 0.5 < model.score(*bags) == pytest.approx(model.score(X, y)) < 1
+    equal(model.predict(bags[0]).compute(), model.predict(X))
+    np.testing.assert_allclose(model.predict_proba(bags[0]).compute(), model.predict_proba(X))
+
+
+def test_answers_about_entries():
+    X = [{"words": x, "ones": np.ones((len(x), 1))} for x in WORDS]
+    crf = ChainCRF(inputs={"words": Input("linear"), "ones": Input("linear")}, C=10.0).fit(X, TAGS)
+    bags = [db.from_sequence(part, npartitions=3) for part in (X, TAGS)]
+    assert crf.score(*bags) == 1
+    equal(crf.predict(bags[0]).compute(), crf.predict(X))
 
 
 def test_what_cannot_be_answered_in_parts_is_named(crf, classifier, rows):

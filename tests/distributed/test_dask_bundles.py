@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from clusters import LINEAR, RBF, same
-from kernelcrf import ChainCRF, SegmentCRF
+from kernelcrf import ChainCRF, GraphCRF, Input, KernelClassifier, MultiLabelCRF, SegmentCRF
 from kernelcrf.basis import Landmarks
 from kernelcrf.distributed.cluster import releasing
 
@@ -105,18 +105,26 @@ def test_a_fit_has_the_same_bits_for_any_number_of_workers_and_threads(vectors):
     X, y = vectors
     prior = ChainCRF("linear", C=1.0, laplace=True).fit(X[:15], y[:15])
     recomputed = {**RBF, "n_components": Landmarks(25, features="recomputed")}
-    models = [
-        *(ChainCRF(**settings) for settings in (LINEAR, RBF, recomputed)),
-        ChainCRF("linear", prior=prior, tol=1e-9),
-        SegmentCRF("linear", C=1.0, tol=1e-9),
-    ]
+    tokens, labels = np.vstack(X), np.concatenate(y)
+    sets = np.column_stack((labels == "up", tokens[:, 1] > 0.3)).astype(int)
+    entries = {"a": Input("rbf", of="x", n_components=9), "b": Input("linear", of="x", columns=[1])}
+    cases = [
+        *((ChainCRF(**settings), X, y) for settings in (LINEAR, RBF, recomputed)),
+        (ChainCRF("linear", prior=prior, tol=1e-9), X, y),
+        (ChainCRF(inputs=entries, C=1.0, tol=1e-9, random_state=0), [{"x": x} for x in X], y),
+        (SegmentCRF("linear", C=1.0, tol=1e-9, segment_kernel="linear"), X, y),
+        (GraphCRF("linear", tol=1e-9), [(x, [[k, k + 1] for k in range(len(x) - 1)]) for x in X if len(x) > 1],
+         [row for row in y if len(row) > 1]),
+        (MultiLabelCRF("linear", structure="full", tol=1e-9), tokens, sets),
+        (KernelClassifier(**RBF), tokens, labels),
+    ]  # fmt: skip
     weights: list[list[np.ndarray]] = []
     for n_workers, threads in ((1, 1), (3, 1), (2, 2)):
         with in_process(n_workers, threads) as client:
             engine = DaskEngine(client, n_partitions=7)
-            fits = [clone(model).set_params(engine=engine).fit(X, y) for model in models]
-        weights.append([fit.coef_ for fit in fits])
-    for fit, model in zip(fits, models, strict=True):
+            fits = [clone(model).set_params(engine=engine).fit(X, y) for model, X, y in cases]
+        weights.append([fit.model_.theta for fit in fits])
+    for fit, (model, X, y) in zip(fits, cases, strict=True):
         same(fit, model.fit(X, y), X)
     for other in weights[1:]:
         for one, two in zip(other, weights[0], strict=True):

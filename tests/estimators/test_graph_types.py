@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from graph_problems import expanded_weights
 from kernelcrf import GraphCRF, ModelFileError, load
-from kernelcrf.estimators.graph import _rows
+from kernelcrf.fitting.graphs import _n_rows
 from kernelcrf.persistence import read, write
 from kernelcrf.plotting import LabelGraphDisplay
 from kernelcrf.readers.graphs import GraphSamples
@@ -66,7 +66,7 @@ def log_probabilities(model, x, edge_kernel):
 def test_objective_and_probabilities_equal_enumeration(same, edge_kernel):
     X, y = random_graphs(1, 8, n_labels=3 - same, same=same)
     model = GraphCRF("linear", edge_kernel=edge_kernel, C=0.7, C_label=2.0, **TIGHT).fit(X, y)
-    assert _rows(GraphSamples.read(X, directed=False)) == (8 if same else 1)
+    assert _n_rows(GraphSamples.read(X, directed=False)) == (8 if same else 1)
     assert model.certificate_.status == "optimal"
     assert model.cliques_ == ("edges", "far", "ring")
     L = len(model.classes_)

@@ -2,11 +2,12 @@
 
 import sys
 
+import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelcrf import ChainCRF, ModelFileError, load, save
+from kernelcrf import ChainCRF, ModelFileError, formats, load, save
 from kernelcrf.datasets import make_sequences
 from kernelcrf.persistence import whole_file
 from kernelcrf.preprocessing import PerToken
@@ -35,6 +36,18 @@ def test_a_model_is_saved_to_a_url_and_loaded_from_it(crf):
     pipe.fit(data.X, data.y)
     save(pipe, "memory://models/pipe.kcrf")
     assert load("memory://models/pipe.kcrf").score(data.X, data.y) == pipe.score(data.X, data.y)
+
+
+@pytest.mark.parametrize("name", ["one.conll", "one.jsonl.gz", "one.parquet", "one.npz"])
+def test_data_are_written_to_a_url_and_read_from_it(name):
+    url, vectors = f"memory://data/{name}", name.endswith("npz")
+    x = [[1.0, 2.0], [3.0, 4.0]] if vectors else [["The", "DT"], ["dog", "NN"]]
+    kind, tokens = ("vectors", None) if vectors else ("text", ["The", "dog"])
+    formats.write(url, [formats.Record(kind, np.array(x) if vectors else x, ["B", "I"], tokens, "here")])
+    (record,) = formats.read(url)
+    assert [list(token) for token in record.x] == x
+    assert list(record.labels) == ["B", "I"]
+    assert record.place.startswith(url)
 
 
 @pytest.mark.parametrize("suffix", ["crfsuite", "wapiti"])

@@ -9,9 +9,10 @@ partition counts its right labels, and the counts are added up.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import dask
@@ -24,22 +25,24 @@ from kernelcrf.distributed.sources import (
     RawSequences,
     SequenceSources,
     list_delayed,
+    load_graphs,
     load_rows,
     load_sequences,
     read_frame_inputs,
 )
+from kernelcrf.distributions.graph import count_right_nodes
 from kernelcrf.distributions.sequences import count_right
-from kernelcrf.readers.rows import count_right_rows
+from kernelcrf.readers.rows import count_right_rows, count_right_sets
 from kernelcrf.validation import shown
 
 
 def answer_sequences(crf: Any, method: str, X: UserData, **options: UserData) -> Any:
-    """Return the answers of `method` about the sequences of a Dask collection.
+    """Return the answers of `method` about the sequences or graphs of a Dask collection.
 
-    crf : a fitted estimator of sequences.
+    crf : a fitted estimator of sequences or graphs.
     options : arguments of the method; base scores and lengths must be None.
     """
-    if method == "predict":
+    if method == "predict" and hasattr(crf, "decoding"):
         _refuse_pooling(crf.decoding)
     return _bag_of(X, _delay(_answer_sequences, crf, method, X, options))
 
@@ -99,9 +102,25 @@ class DistributionOfParts:
         return _bag_of(self.X, _delay(_ask_distribution, self.crf, method, self.X, options))
 
 
-def score_parts(estimator: Any, X: UserData, y: UserData, sample_weight: UserData, **others: UserData) -> float:
+@dataclass(frozen=True, eq=False)
+class ScoreOfParts:
+    """The two functions that scoring a kind of samples in parts needs.
+
+    load : a function of X, y, sample weights and a cluster that returns one handle per part, to `RawSequences`.
+    count : a picklable function of a fitted estimator and one part; it returns how many known labels are right, and how
+        many there are, as two sums of weights.
+    """
+
+    load: Callable[..., Sequence[Any]]
+    count: Callable[[Any, RawSequences], tuple[float, float]]
+
+
+def score_parts(
+    kind: ScoreOfParts, estimator: Any, X: UserData, y: UserData, sample_weight: UserData, **others: UserData
+) -> float:
     """Return the fraction of known labels of a Dask collection that are predicted right.
 
+    kind : one of SEQUENCES, ROWS, LABEL_SETS and GRAPHS.
     y : the labels, in one of the forms that `fit` accepts on a cluster.
     sample_weight : for rows, a Dask collection or the name of a column. For sequences, it must be None: weights are a
         column of a data frame, or part of `RawSequences`.
@@ -110,12 +129,10 @@ def score_parts(estimator: Any, X: UserData, y: UserData, sample_weight: UserDat
     refuse_on_parts(others)
     if getattr(estimator, "decoding", None) is not None:
         _refuse_pooling(estimator.decoding)
-    of_rows = not hasattr(estimator, "decoding")
     # Data that are on a cluster already are loaded by the two methods that LazyParts has.
-    lazy = cast(Cluster, LazyParts())
-    raw = load_rows(X, y, sample_weight, lazy) if of_rows else load_sequences(X, y, sample_weight, lazy)
+    raw = kind.load(X, y, sample_weight, cast(Cluster, LazyParts()))
     model = dask.delayed(copy(estimator), traverse=False, pure=False)
-    counts = dask.compute(*(dask.delayed(_count_right, pure=False)(model, part) for part in raw))
+    counts = dask.compute(*(dask.delayed(kind.count, pure=False)(model, part) for part in raw))
     right, total = np.sum([(0.0, 0.0), *counts], axis=0)
     if not total:
         raise ValueError("y has no known label with a weight above 0: expected at least one label to score")
@@ -210,18 +227,35 @@ def _sequences_of(part: UserData) -> tuple[Any, Any]:
 
 def _answer_sequences(crf: Any, method: str, part: UserData, options: dict[str, UserData]) -> list[Any]:
     X, lengths = _sequences_of(part)
-    return list(getattr(crf, method)(X, **options | {"lengths": lengths}))
+    return list(getattr(crf, method)(X, **options if lengths is None else options | {"lengths": lengths}))
 
 
 def _ask_distribution(crf: Any, method: str, part: UserData, options: dict[str, UserData]) -> list[Any]:
     return list(getattr(crf.distribution(*_sequences_of(part)), method)(**options))
 
 
-def _count_right(estimator: Any, part: RawSequences) -> tuple[float, float]:
-    if hasattr(estimator, "decoding"):
-        return count_right(estimator.distribution(part.X, part.lengths), part.y, part.weights, part=True)
+def _count_tokens(estimator: Any, part: RawSequences) -> tuple[float, float]:
+    return count_right(estimator.distribution(part.X, part.lengths), part.y, part.weights, part=True)
+
+
+def _count_rows(estimator: Any, part: RawSequences) -> tuple[float, float]:
     return count_right_rows(part.y, estimator.predict(part.X), estimator.classes_, part.weights)
+
+
+def _count_sets(estimator: Any, part: RawSequences) -> tuple[float, float]:
+    distribution = estimator.distribution(part.X)
+    true, predicted = distribution.model.sets.read(part.y), distribution.decode_indices()
+    return count_right_sets(true, predicted, part.weights, part=True)
+
+
+def _count_nodes(estimator: Any, part: RawSequences) -> tuple[float, float]:
+    return count_right_nodes(estimator.distribution(part.X), part.y, part.weights, part=True)
 
 
 def _answer_rows(estimator: Any, method: str, part: UserData, options: dict[str, UserData]) -> Any:
     return getattr(estimator, method)(part.X if isinstance(part, RawSequences) else part, **options)
+
+
+SEQUENCES, ROWS = ScoreOfParts(load_sequences, _count_tokens), ScoreOfParts(load_rows, _count_rows)
+LABEL_SETS = ScoreOfParts(partial(load_rows, multi_output=True), _count_sets)
+GRAPHS = ScoreOfParts(load_graphs, _count_nodes)

@@ -16,6 +16,7 @@ from kernelcrf.models.network import GraphModel, NetworkField
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.graphs import GraphSamples
 from kernelcrf.readers.labels import flat_labels
+from kernelcrf.readers.weights import score_weights
 from kernelcrf.score.cliques import EDGES, NODES
 from kernelcrf.validation import SEED, SIZE, either, validated
 
@@ -150,3 +151,20 @@ class GraphDistribution(Distribution):
 
     def _name_labels(self, indices: Labels) -> list[Array]:
         return self.model.labels.decode(indices, self.chains)
+
+
+def count_right_nodes(
+    distribution: GraphDistribution, y: UserData, sample_weight: UserData = None, *, part: bool = False
+) -> tuple[float, float]:
+    """Return the number of nodes whose known label is predicted right, and the number of nodes with a known label.
+
+    Nodes count with the weights of their graphs.
+
+    part : whether these graphs are a part of the data, so that there need be no label to count.
+    """
+    tokens = flat_labels(y, distribution.chains)
+    right, known = distribution.model.labels.compare(distribution.decode_indices(), tokens)
+    if part and not known.any():
+        return 0.0, 0.0
+    weights = score_weights(sample_weight, distribution.chains, known, "graph", part=part)
+    return float(weights[right[known]].sum()), float(weights.sum())

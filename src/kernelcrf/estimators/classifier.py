@@ -395,10 +395,10 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         the forms that `fit` accepts.
         """
         if is_distributed(X):
-            from kernelcrf.distributed.answers import score_parts
+            from kernelcrf.distributed.answers import ROWS, score_parts
 
             fitted_model(self)
-            return score_parts(self, X, y, sample_weight, base_scores=base_scores)
+            return score_parts(ROWS, self, X, y, sample_weight, base_scores=base_scores)
         distribution = self.distribution(X, base_scores=base_scores)
         return row_accuracy(y, distribution.decode(), distribution.classes, sample_weight)
 

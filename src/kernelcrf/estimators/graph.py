@@ -17,15 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
-import numpy as np
-
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.arrays import Array, Floats, UserData, matrix_of
 from kernelcrf.decoding import VITERBI
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
-from kernelcrf.distributions.graph import GraphDistribution
-from kernelcrf.estimators.base import Fitted, FittedNames
+from kernelcrf.distributions.graph import GraphDistribution, count_right_nodes
+from kernelcrf.estimators.base import Fitted, FittedNames, fitted_model
 from kernelcrf.estimators.network import InputNetworkEstimator, InputShape, refuse_base_scores
 from kernelcrf.estimators.parameters import CLASS_WEIGHT, CLASSES, OF_POSTERIORS, POSTERIOR
 from kernelcrf.estimators.prior import earlier_of
@@ -39,8 +37,7 @@ from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.graphs import GraphSamples, read_labelled_graphs
 from kernelcrf.readers.inputs import InputsReader
-from kernelcrf.readers.labels import LabelReader, flat_labels
-from kernelcrf.readers.weights import score_weights
+from kernelcrf.readers.labels import LabelReader
 from kernelcrf.score.cliques import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
 from kernelcrf.score.terms import Term, constant_term, named_term, node_terms
 from kernelcrf.validation import FLAG, Constraint, either, one_of, shown_list, validated
@@ -358,9 +355,20 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         """Return the predicted labels, one array per graph.
 
         If inference="exact", this is the likeliest labelling of the graph; otherwise, the likeliest label of each node.
+        For a Dask collection, the result is a dask.bag with one array per graph, and for a list of delayed values a
+        list of delayed values.
         """
+        if is_distributed(X):
+            answers: list[Array] = self._answer_parts("predict", X, base_scores=base_scores)
+            return answers
         labels: list[Array] = self.distribution(X, base_scores=base_scores).decode()
         return labels
+
+    def _answer_parts(self, method: str, X: UserData, **options: UserData) -> Any:
+        from kernelcrf.distributed.answers import answer_sequences
+
+        fitted_model(self)
+        return answer_sequences(self, method, X, **options)
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
     def predict_proba(
@@ -375,9 +383,14 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     ) -> list[Array]:
         """Return the probabilities of the labels: one array per graph, with one row per node.
 
-        Entry [v, j] of an array is p(y_v = classes_[j] | x); it is an approximation unless inference="exact". The
-        parameters are explained in `ChainCRF.predict_proba`.
+        Entry [v, j] of an array is p(y_v = classes_[j] | x); it is an approximation unless inference="exact". X has one
+        of the forms that `predict` accepts. The parameters are explained in `ChainCRF.predict_proba`.
         """
+        if is_distributed(X):
+            options = {"posterior": posterior, "n_samples": n_samples, "variance_temperature": variance_temperature}
+            others = {"random_state": random_state, "base_scores": base_scores}
+            answers: list[Array] = self._answer_parts("predict_proba", X, **options, **others)
+            return answers
         if posterior == "map":
             return self.distribution(X, base_scores=base_scores).marginals()
         return self._average(X, (n_samples, variance_temperature, random_state), base_scores)[0]
@@ -417,13 +430,20 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         """
         return self.distribution(X, base_scores=base_scores).log_prob(y)
 
-    def score(self, X: UserData, y: UserData, sample_weight: UserData = None, *, base_scores: UserData = None) -> float:
-        """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per graph."""
-        distribution = self.distribution(X, base_scores=base_scores)
-        tokens = flat_labels(y, distribution.chains)
-        right, known = distribution.model.labels.compare(distribution.decode_indices(), tokens)
-        weights = score_weights(sample_weight, distribution.chains, known, "graph")
-        return float(np.average(right[known], weights=weights))
+    def score(
+        self, X: UserData, y: UserData = None, sample_weight: UserData = None, *, base_scores: UserData = None
+    ) -> float:
+        """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per graph.
+
+        Graphs in Dask collections are labelled where they are, and only counts are fetched.
+        """
+        if is_distributed(X):
+            from kernelcrf.distributed.answers import GRAPHS, score_parts
+
+            fitted_model(self)
+            return score_parts(GRAPHS, self, X, y, sample_weight, base_scores=base_scores)
+        right, total = count_right_nodes(self.distribution(X, base_scores=base_scores), y, sample_weight)
+        return right / total
 
     def _check_combinations(self) -> None:
         super()._check_combinations()

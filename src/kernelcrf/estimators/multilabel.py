@@ -25,7 +25,7 @@ from kernelcrf.decoding import DecodingRule, rules_for
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributions.label_sets import LabelSetDistribution
-from kernelcrf.estimators.base import Fitted, FittedNames
+from kernelcrf.estimators.base import Fitted, FittedNames, fitted_model
 from kernelcrf.estimators.network import InputNetworkEstimator, InputShape, interacting_pairs, refuse_base_scores
 from kernelcrf.estimators.parameters import OF_POSTERIORS, POSTERIOR, STRUCTURE
 from kernelcrf.estimators.prior import earlier_of
@@ -42,7 +42,7 @@ from kernelcrf.models.label_sets import (
     scores_of_labels,
 )
 from kernelcrf.readers.base_scores import check_base_scores, read_row_scores
-from kernelcrf.readers.rows import LabelSetReader, RowReader, read_probabilities, set_accuracy
+from kernelcrf.readers.rows import LabelSetReader, RowReader, count_right_sets, read_probabilities
 from kernelcrf.readers.weights import only_weighted, read_weights
 from kernelcrf.score.cliques import TOKENS
 from kernelcrf.score.terms import Term, constant_term, named_term, node_terms
@@ -316,9 +316,22 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         return LabelSetDistribution(rule=self.decoding, model=model, rows=rows, engine=self._engine, base=base)
 
     def predict(self, X: UserData, *, base_scores: UserData = None) -> Array:
-        """Return the predicted label sets in the format of the y passed to `fit`."""
+        """Return the predicted label sets in the format of the y passed to `fit`.
+
+        For a dask.array or dask.dataframe X, the result is a dask.array, and for a list of delayed values a list of
+        delayed values.
+        """
+        if is_distributed(X):
+            answers: Array = self._answer_parts("predict", X, base_scores=base_scores)
+            return answers
         labels: Array = self.distribution(X, base_scores=base_scores).decode()
         return labels
+
+    def _answer_parts(self, method: str, X: UserData, **options: UserData) -> Any:
+        from kernelcrf.distributed.answers import answer_rows
+
+        fitted_model(self)
+        return answer_rows(self, method, X, **options)
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
     def predict_proba(
@@ -333,9 +346,15 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     ) -> Floats:
         """Return the probability that each row has each label, with one row per row of X and one column per label.
 
-        If the y passed to `fit` was one-dimensional, the result has one column for each of its two values. The
-        parameters are explained in `ChainCRF.predict_proba`.
+        If the y passed to `fit` was one-dimensional, the result has one column for each of its two values. For a Dask
+        collection X, the result is one too, as that of `predict`. The parameters are explained in
+        `ChainCRF.predict_proba`.
         """
+        if is_distributed(X):
+            options = {"posterior": posterior, "n_samples": n_samples, "variance_temperature": variance_temperature}
+            others = {"random_state": random_state, "base_scores": base_scores}
+            answers: Floats = self._answer_parts("predict_proba", X, **options, **others)
+            return answers
         if posterior == "map":
             return self.distribution(X, base_scores=base_scores).marginals()
         model = self._model
@@ -376,17 +395,23 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         """
         return self.distribution(X, base_scores=base_scores).log_prob(y)
 
-    def score(self, X: UserData, y: UserData, sample_weight: UserData = None, *, base_scores: UserData = None) -> float:
+    def score(
+        self, X: UserData, y: UserData = None, sample_weight: UserData = None, *, base_scores: UserData = None
+    ) -> float:
         """Return the fraction of rows in which all known labels are predicted correctly, weighted by `sample_weight`.
 
-        Rows without a known label are left out.
+        Rows without a known label are left out. Rows in Dask collections are labelled where they are, and only counts
+        are fetched.
         """
+        if is_distributed(X):
+            from kernelcrf.distributed.answers import LABEL_SETS, score_parts
+
+            fitted_model(self)
+            return score_parts(LABEL_SETS, self, X, y, sample_weight, base_scores=base_scores)
         distribution = self.distribution(X, base_scores=base_scores)
-        predicted = distribution.decode_indices()
         true = distribution.model.sets.read(y)
-        if true.shape != predicted.shape:
-            raise ValueError(f"y has {len(true)} rows and X has {len(predicted)}: expected the same number")
-        return set_accuracy(true, predicted, sample_weight)
+        right, total = count_right_sets(true, distribution.decode_indices(), sample_weight)
+        return right / total
 
     def _terms(
         self,

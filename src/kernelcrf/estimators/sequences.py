@@ -207,10 +207,10 @@ class SequenceEstimator(KernelEstimator[Sequential]):
         sample_weight : one weight per sequence, or a list of arrays with one weight per token.
         """
         if is_distributed(X):
-            from kernelcrf.distributed.answers import score_parts
+            from kernelcrf.distributed.answers import SEQUENCES, score_parts
 
             fitted_model(self)
-            return score_parts(self, X, y, sample_weight, lengths=lengths, base_scores=base_scores)
+            return score_parts(SEQUENCES, self, X, y, sample_weight, lengths=lengths, base_scores=base_scores)
         right, total = count_right(self.distribution(X, lengths, base_scores=base_scores), y, sample_weight, lengths)
         return right / total
 

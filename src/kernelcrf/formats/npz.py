@@ -23,7 +23,7 @@ from kernelcrf.arrays import Array, Inputs, check_rows
 from kernelcrf.formats.records import FormatError, Record
 from kernelcrf.formats.round_trip import check_same
 from kernelcrf.formats.streams import allowed, display_name
-from kernelcrf.persistence import PathLike
+from kernelcrf.persistence import PathLike, local_copy
 from kernelcrf.readers.labels import plain
 from kernelcrf.validation import one_line, shown_list
 
@@ -47,7 +47,8 @@ def read(path: PathLike) -> Iterator[list[Record]]:
     """Yield a single list with all records; the input of each token is a vector."""
     name = display_name(path)
     try:
-        arrays = load_arrays(path)
+        with local_copy(path) as copy:
+            arrays = load_arrays(copy)
     except ValueError as error:
         raise FormatError(f"{name}: expected an .npz file of plain arrays ({one_line(error)})") from None
     yield _records(arrays, name)

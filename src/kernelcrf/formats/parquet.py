@@ -20,7 +20,7 @@ from kernelcrf.formats.parquet_pages import Footer, read_footer, unpacked_size
 from kernelcrf.formats.records import KEYS, FormatError, Record, object_of, record_of
 from kernelcrf.formats.round_trip import check_same, feature_counts
 from kernelcrf.formats.streams import allowed, display_name
-from kernelcrf.persistence import PathLike
+from kernelcrf.persistence import PathLike, local_copy
 from kernelcrf.validation import shown_list
 
 MAGIC = b"PAR1"
@@ -119,7 +119,7 @@ def _source(native: ArrowObject, file: BinaryIO, name: str, encoded: Collection[
 def read(path: PathLike) -> Iterator[list[Record]]:
     """Yield lists of at most ROWS records, one record per row."""
     name, numbers = display_name(path), count()
-    with open_parquet(os.path.abspath(path), name=name) as source:
+    with local_copy(path) as copy, open_parquet(os.path.abspath(copy), name=name) as source:
         present = [key for key in KEYS if key in source.footer.columns]
         if not any(key in present for key in KEYS[:3]):
             raise FormatError(

@@ -1,6 +1,7 @@
 """Read and write files of labelled sequences in any format of the registry.
 
 The file extension, with or without ".gz" after it, determines the format; the path "-" means standard input or output.
+A path may also be a URL that fsspec supports, such as s3://bucket/train.jsonl.
 Text is read in batches, so that a stream of any length needs little memory. Errors name the file and the line.
 """
 
@@ -65,7 +66,7 @@ def format_of(path: PathLike, format: str | None = None) -> str:
 def read_batches(
     path: PathLike, format: str | None = None, *, n_columns: int | None = None, labels: bool = True
 ) -> Iterator[list[Record]]:
-    r"""Read a file or stream in batches, and yield each batch as a list of `Record`, one record per sequence.
+    r"""Read a file, a URL or a stream in batches, and yield each batch as a list of `Record`, one record per sequence.
 
     Raise FormatError if the file has no sequence. The arguments `n_columns` and `labels` apply only to column files,
     and `labels` also to CoNLL-U files.

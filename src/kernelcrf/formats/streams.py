@@ -22,7 +22,7 @@ from functools import partial
 from typing import BinaryIO
 
 from kernelcrf.formats.records import FormatError
-from kernelcrf.persistence import PathLike, named_errors
+from kernelcrf.persistence import PathLike, named_errors, open_binary
 from kernelcrf.terminal import printable
 
 STDIN = "-"
@@ -112,7 +112,7 @@ def _warn_of_long(batch: list[tuple[int, list[str]]], path: PathLike) -> bool:
 def _chunks(path: PathLike) -> Iterator[bytes]:
     """Yield bytes as they arrive; unpack them if the file name ends in .gz or if standard input is gzipped."""
     from_stdin = os.fspath(path) == STDIN
-    with named_errors(display_name(path)), nullcontext(_buffered_stdin()) if from_stdin else open(path, "rb") as file:
+    with named_errors(display_name(path)), nullcontext(_buffered_stdin()) if from_stdin else open_binary(path) as file:
         is_packed = file.peek(2)[:2] == GZIP_MAGIC if from_stdin else os.fspath(path).endswith(".gz")
         yield from _unpack(file, display_name(path)) if is_packed else iter(partial(file.read1, CHUNK), b"")
 

@@ -11,4 +11,5 @@ from .output_file import check_target as check_target
 from .output_file import find_remote as find_remote
 from .output_file import local_copy as local_copy
 from .output_file import named_errors as named_errors
+from .output_file import open_binary as open_binary
 from .output_file import whole_file as whole_file

@@ -9,6 +9,7 @@ even if the process is killed, so that the next writer of the same target can re
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 import tempfile
@@ -85,6 +86,14 @@ def find_remote(path: PathLike) -> tuple[Any, str] | None:
         ) from None
     files, inside = url_to_fs(text)
     return files, str(inside)
+
+
+def open_binary(path: PathLike) -> io.BufferedReader:
+    """Open a file, or a URL that fsspec supports, for reading from its beginning to its end."""
+    if (remote := find_remote(path)) is None:
+        return open(path, "rb")
+    files, inside = remote
+    return io.BufferedReader(files.open(inside, "rb"))
 
 
 @contextmanager

@@ -249,16 +249,26 @@ def _same_type(labels: Array) -> Array:
     return np.asarray(labels.tolist()) if len(kinds) == 1 and kinds <= {str, int, float, bool} else labels
 
 
-def set_accuracy(true: Labels, predicted: Array, sample_weight: UserData) -> float:
-    """Return the weighted fraction of rows in which all known labels are right; -1 stands for a missing label.
+def count_right_sets(
+    true: Labels, predicted: Array, sample_weight: UserData, *, part: bool = False
+) -> tuple[float, float]:
+    """Return the number of rows in which all known labels are right, and the number of rows with a known label.
 
-    Rows without a known label are left out.
+    Rows count with their weights; -1 stands for a missing label.
+
+    part : whether the rows are a part of the data, so that there need be no row to count.
     """
-    weights, known = read_weights(sample_weight, len(true), "row"), (true >= 0).any(axis=1)
-    if not known.any():
+    if true.shape != predicted.shape:
+        raise ValueError(f"y has {len(true)} rows and X has {len(predicted)}: expected the same number")
+    weights = read_weights(sample_weight, len(true), "row", part=part)
+    weights = np.ones(len(true)) if weights is None else weights
+    known = (true >= 0).any(axis=1)
+    if not part and not known.any():
         raise ValueError("y has no row with a known label: expected at least one to score")
+    if not part and not weights[known].any():
+        raise ValueError("sample_weight is 0 for every row with a known label: expected a weight above 0")
     right = ((true == predicted) | (true < 0)).all(axis=1)
-    return float(np.average(right[known], weights=None if weights is None else weights[known]))
+    return float(weights[known & right].sum()), float(weights[known].sum())
 
 
 def row_accuracy(y: UserData, predicted: Array, classes: Array, sample_weight: UserData) -> float:
