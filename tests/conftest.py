@@ -46,7 +46,7 @@ FIRST = (
 )
 """Folders and files that take long, so that all workers are busy to the end; clusters find most loops compiled."""
 
-settings.register_profile("kernelcrf", deadline=None, max_examples=30, derandomize=True)
+settings.register_profile("kernelcrf", deadline=None, max_examples=15, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("kernelcrf")
 

@@ -22,7 +22,7 @@ def test_the_two_sides_of_lemma_9_are_equal(seed, scale, weighted):
     assert gradient == pytest.approx(at.lower_bound, rel=1e-12)
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(st.integers(0, 10_000), st.sampled_from(sorted(set(SOLVERS) - {"dual"})), st.sampled_from([0.3, 3.0]))
 def test_at_every_iterate_the_gap_is_at_least_the_truth(seed, name, strength):
     objective = random_objective(seed, strength=strength, weighted=bool(seed % 2), second=(None, "sparse")[seed % 2])
@@ -48,7 +48,7 @@ def test_a_newton_step_ahead_the_bound_is_close_to_the_truth(seed):
     assert ahead <= at.value - at.lower_bound + 1e-12
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.integers(0, 10_000), st.sampled_from([0.1, 1.0, 5.0]))
 def test_looking_ahead_is_never_worse_than_lemma_9_at_the_point_itself(seed, scale):
     objective = random_objective(seed, strength=3.0)

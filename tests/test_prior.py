@@ -52,7 +52,7 @@ def point(objective, seed=0):
     return np.random.default_rng(seed).normal(size=objective.layout.size)
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("missing", [0.0, 0.4])
 def test_value_gradient_and_curvature_are_those_of_the_definition(objective, missing, information):
     if missing:
@@ -84,7 +84,7 @@ def test_both_sides_of_the_certificate_agree_and_are_below_the_minimum(objective
         assert at.lower_bound <= look_ahead(objective, at) <= best + 1e-9 * abs(best)
 
 
-@pytest.mark.few(15)
+@pytest.mark.few(8)
 @pytest.mark.parametrize("solver", [LBFGS(), Newton(), NewtonCG(), BlockJacobi(), Subspace()])
 def test_every_solver_ends_at_the_optimum_of_a_dense_twin(objective, solver):
     theta, best = dense_optimum(objective)
@@ -100,7 +100,7 @@ def test_every_solver_ends_at_the_optimum_of_a_dense_twin(objective, solver):
 SPARSE_KINDS = [{}, {"weighted": True}, {"legal": True}, {"shared": True}, {"pairs": True}, {"n_labels": 17}]
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", SPARSE_KINDS, ids=str)
 @pytest.mark.parametrize("information", [False, True], ids=["means", "precisions"])

@@ -66,7 +66,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(factor, "ROWS", 32)
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(9)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", INPUTS)
 @pytest.mark.parametrize("name", VECTORIAL)

@@ -50,7 +50,7 @@ def chosen(kernel, name):
     return CHOSEN[id(kernel), name]
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(9)
 @every
 def test_atoms_are_reproduced(kernel, rule_name):
     """F_B F' = K_Bx, R R' = K_BB, R lower triangular."""
@@ -63,7 +63,7 @@ def test_atoms_are_reproduced(kernel, rule_name):
     np.testing.assert_allclose(basis.R @ basis.F.T, kernel.gram(basis.landmarks, X), atol=1e-10 * scale)
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(9)
 @every
 def test_data_atoms_carry_their_places(kernel, rule_name):
     X = inputs(U)
@@ -77,7 +77,7 @@ def test_data_atoms_carry_their_places(kernel, rule_name):
     np.testing.assert_allclose(basis.F[basis.indices] @ basis.F.T, kernel.gram(X[basis.indices], X), atol=1e-10 * scale)
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(9)
 @every
 def test_features_are_the_projection_on_the_atoms(kernel, rule_name):
     X = inputs(U)
@@ -86,7 +86,7 @@ def test_features_are_the_projection_on_the_atoms(kernel, rule_name):
     np.testing.assert_allclose(basis.F @ basis.F.T, expected, atol=2e-8 * kernel.diagonal(X).max())
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(9)
 @every
 def test_the_residual_is_the_diagonal_of_what_is_left(kernel, rule_name):
     X = inputs(U)
@@ -129,7 +129,7 @@ def test_sparse_and_dense_draw_the_same_atoms():
         np.testing.assert_allclose(sparse.F, dense.F, atol=1e-8)
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(9)
 @every
 def test_float32_stays_float32(kernel, rule_name):
     X = inputs(U).astype(np.float32)
@@ -143,7 +143,7 @@ def test_float32_stays_float32(kernel, rule_name):
     np.testing.assert_allclose(basis.residual, np.maximum(left, 0), atol=1e-6 * scale)
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(9)
 @every
 def test_the_same_whatever_the_number_of_threads(kernel, rule_name):
     X = inputs(U)
@@ -166,7 +166,7 @@ def test_rank_three_in_a_hundred_rows_stops_at_three(rule_name):
         np.testing.assert_allclose(basis.F @ basis.F.T, X @ X.T, atol=1e-10 if dtype == np.float64 else 1e-3)
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(9)
 @every
 def test_duplicates_add_nothing_and_deduplicating_changes_nothing(kernel, rule_name):
     few = inputs(12)
@@ -229,7 +229,7 @@ def test_one_choice_of_atoms_in_two_parts_is_that_in_one():
     np.testing.assert_allclose(parts.residual, whole.residual, atol=1e-10)
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(9)
 @every
 def test_new_inputs_map_as_those_of_training(kernel, rule_name):
     X = inputs(U)

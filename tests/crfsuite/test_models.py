@@ -113,7 +113,7 @@ def random_model(seed):
     )
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_models(seed, tmp_path):
     model, rng = random_model(seed), random.Random(seed)

@@ -119,7 +119,7 @@ def test_a_fit_has_the_same_bits_for_any_number_of_workers_and_threads(vectors):
         (KernelClassifier(**RBF), tokens, labels),
     ]  # fmt: skip
     weights: list[list[np.ndarray]] = []
-    for n_workers, threads in ((1, 1), (3, 1), (2, 2)):
+    for n_workers, threads in ((1, 1), (3, 2)):
         with in_process(n_workers, threads) as client:
             engine = DaskEngine(client, n_partitions=7)
             fits = [clone(model).set_params(engine=engine).fit(X, y) for model, X, y in cases]

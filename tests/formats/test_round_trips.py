@@ -75,7 +75,7 @@ def meaning(record, text_labels, tokens):
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.items", "a.parquet", "a.npz"])
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(records=files())
 def test_a_file_says_what_was_written_or_is_refused(tmp_path_factory, name, records):
     path = tmp_path_factory.mktemp("round-trip") / name

@@ -89,7 +89,7 @@ def test_span_scores_are_seqevals(scheme, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["lenient", *STRICT])
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_span_scores_of_many_labelings_are_seqevals(scheme, data):
     check_scores_of_seqeval(scheme, *data.draw(labelings(scheme)))

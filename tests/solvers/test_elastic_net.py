@@ -60,7 +60,7 @@ def test_the_gap_is_that_of_enumeration(seed, kind):
     assert gradient_side(objective, at) == pytest.approx(entropy_side(objective, at), rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("l1", [(0.0, 0.5), (0.3, 0.0), (0.2, 0.2), (1e4, 1e4)], ids=str)
 @pytest.mark.parametrize("C", [(300.0, 30.0), (0.01, 1.0)], ids=str)

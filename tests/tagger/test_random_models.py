@@ -33,6 +33,7 @@ def tied(crf, x, ours, theirs):
     return np.allclose(*both, rtol=0, atol=TIE)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("first", range(0, 300, 25))
 def test_random_models_have_the_answers_of_the_library(first, tmp_path):
     for seed in range(first, first + 25):
