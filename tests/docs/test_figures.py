@@ -7,11 +7,12 @@ import pytest
 
 from studies import __main__ as command
 from studies import readme
+from studies.reliability import drop_in
 from studies.speed import cluster_model
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PRINTED = {DOCS / page for page in command.PAGES.values()} | {DOCS / "scaling.md"}
+PRINTED = {DOCS / page for page in command.PAGES.values()} | {DOCS / "scaling.md", DOCS / "guide" / "parsers.md"}
 BUILT = {"_build", "gallery", "generated"}
 SITE = sorted(page for page in DOCS.rglob("*.md") if not BUILT & set(page.relative_to(DOCS).parts))
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?=x\b|\W)")
@@ -52,6 +53,7 @@ def test_the_pages_of_results_are_those_on_file(monkeypatch, tmp_path):
         (tmp_path / page.name).write_text(text.replace("handwritten letters", "printed letters"), encoding="utf-8")
     monkeypatch.setattr(command, "DOCS", tmp_path)
     monkeypatch.setattr(cluster_model, "PAGE", tmp_path / "scaling.md")
+    monkeypatch.setattr(drop_in, "PAGE", tmp_path / "parsers.md")
     monkeypatch.setattr(readme, "PAGE", tmp_path / "README.md")
     command.write_pages()
     for page, text in before.items():
