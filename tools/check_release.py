@@ -8,13 +8,16 @@ python tools/check_release.py --step test --dist FOLDER --digest HEX      test t
 python tools/check_release.py --step digest --dist FOLDER                 print the digest of the files there
 
 1. The tag, if one is given, is the version of pyproject.toml, and its commit lies on the branch `main` of `origin`.
-2. An sdist from what is committed, and a wheel from the sdist, by the tools of requirements/release.txt, whose digests
-   pip checks; `twine check --strict`; a bill of materials (CycloneDX) of what requirements/lock.txt installs.
-3. The wheel holds the package and nothing else, the sdist all that is committed.
-4. In a fresh environment for each resolution, the wheel with its extras: `lowest` has every dependency of the package
-   at the bound that pyproject.toml declares, `locked` at the version of requirements/lock.txt, `newest` at the last
-   release. There the tests of the unpacked sdist that are marked `smoke` pass, or all of them. Lower bounds are those
-   of the oldest Python: later ones have no wheels of them.
+2. For kernelcrf and for kernelcrf-tagger, which have the same version, an sdist from what is committed, and a wheel
+   from the sdist, by the tools of requirements/release.txt, whose digests pip checks; `twine check --strict`; a bill of
+   materials (CycloneDX) of what requirements/lock.txt installs.
+3. The wheels hold their package and nothing else, the sdist of kernelcrf all that is committed.
+4. In a fresh environment for each resolution, the wheel of kernelcrf with its extras: `lowest` has every dependency of
+   the package at the bound that pyproject.toml declares, `locked` at the version of requirements/lock.txt, `newest` at
+   the last release. There the tests of the unpacked sdist that are marked `smoke` pass, or all of them. Lower bounds
+   are those of the oldest Python: later ones have no wheels of them.
+5. In a second environment of the same resolution, the wheel of kernelcrf-tagger alone gives the labels and the
+   probabilities of the library for a model that the library has fitted.
 """
 
 from __future__ import annotations
@@ -33,11 +36,39 @@ import tomllib
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 RESOLUTIONS = ("lowest", "locked", "newest")
 SBOM = "kernelcrf.cdx.json"
 BOUND = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[^\]]*\])?>=(?P<bound>[0-9.]+)")
+FIT = """
+import json, sys
+from kernelcrf import ChainCRF
+X = [[{"word": "the"}, {"word": "dog"}, {"word": "barks"}], [{"word": "a"}, {"word": "cat"}]]
+crf = ChainCRF("linear", C=1.0).fit(X, [["DET", "NOUN", "VERB"], ["DET", "NOUN"]])
+crf.save("model.kcrf")
+answers = [one.tolist() for one in crf.predict(X)], [one.tolist() for one in crf.predict_proba(X)]
+json.dump([X, *answers], open("answers.json", "w"))
+"""
+TAG = """
+import json, sys, numpy
+from kernelcrf_tagger import Tagger
+X, labels, probabilities = json.load(open("answers.json"))
+tagger = Tagger.open("model.kcrf")
+assert tagger.tag_all(X) == labels, tagger.tag_all(X)
+for ours, theirs in zip(tagger.probabilities_all(X), probabilities, strict=True):
+    numpy.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
+assert not {"kernelcrf", "scipy", "sklearn", "numba"} & set(sys.modules)
+"""
+"""Programs that fit a model with the library, and answer from its file with the tagger."""
+
+
+class Files(NamedTuple):
+    """The two files that are released of one package."""
+
+    sdist: Path
+    wheel: Path
 
 
 def main() -> None:
@@ -62,14 +93,16 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        files = distributions(options.dist) if options.step == "test" else built(work)
-        check_contents(*files)
+        library, tagger = released(options.dist) if options.step == "test" else built(work)
+        check_contents(*library)
+        check_tagger(*tagger)
         if options.step != "build":
             for resolution in options.resolution or RESOLUTIONS:
-                test(*files, resolution, options.python, work / resolution, options.tests)
+                test(*library, resolution, options.python, work / resolution, options.tests)
+                test_tagger(tagger.wheel, resolution, options.python, work / resolution)
         if options.dist is not None and options.step != "test":
             options.dist.mkdir(parents=True, exist_ok=True)
-            for file in (*files, work / SBOM):
+            for file in (*library, *tagger, work / SBOM):
                 shutil.copy(file, options.dist)
 
 
@@ -91,13 +124,20 @@ def digest(folder: Path) -> str:
     return found.hexdigest()
 
 
-def distributions(folder: Path) -> tuple[Path, Path]:
-    """Return the sdist and the wheel of a folder."""
-    return next(folder.glob("*.tar.gz")), next(folder.glob("*.whl"))
+def released(folder: Path) -> tuple[Files, Files]:
+    """Return the files of kernelcrf and of kernelcrf-tagger in a folder; raise unless their versions agree."""
+    found = [
+        Files(next(folder.glob(f"{name}-*.tar.gz")), next(folder.glob(f"{name}-*.whl")))
+        for name in ("kernelcrf", "kernelcrf_tagger")
+    ]
+    versions = {files.wheel.name.split("-")[1] for files in found}
+    if len(versions) > 1:
+        raise SystemExit(f"{folder}: kernelcrf and kernelcrf-tagger have the versions {versions}: expected the same")
+    return found[0], found[1]
 
 
-def built(work: Path) -> tuple[Path, Path]:
-    """Build the sdist and the wheel of what is committed, and their bill of materials."""
+def built(work: Path) -> tuple[Files, Files]:
+    """Build the sdists and the wheels of what is committed, and the bill of materials of kernelcrf."""
     tree = work / "tree"
     tree.mkdir()
     archive = run(["git", "archive", "--format=tar", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE).stdout
@@ -105,11 +145,12 @@ def built(work: Path) -> tuple[Path, Path]:
     python = environment(work / "tools", sys.executable)
     install(python, "--require-hashes", "--no-deps", "--requirement", str(tree / "requirements" / "release.txt"))
     # Without isolation, for the tools of the build are those of the requirements and no others.
-    run([python, "-m", "build", "--no-isolation", "--outdir", work / "dist", tree], stdout=subprocess.DEVNULL)
-    sdist, wheel = distributions(work / "dist")
-    run([python, "-m", "twine", "check", "--strict", sdist, wheel])
+    for project in (tree, tree / "tagger"):
+        run([python, "-m", "build", "--no-isolation", "--outdir", work / "dist", project], stdout=subprocess.DEVNULL)
+    library, tagger = released(work / "dist")
+    run([python, "-m", "twine", "check", "--strict", *library, *tagger])
     bill_of_materials(python, tree, work / SBOM)
-    return sdist, wheel
+    return library, tagger
 
 
 def bill_of_materials(python: str, tree: Path, target: Path) -> None:
@@ -124,21 +165,40 @@ def bill_of_materials(python: str, tree: Path, target: Path) -> None:
 def check_contents(sdist: Path, wheel: Path) -> None:
     """Raise unless both hold exactly the files that belong to them."""
     committed = set(run(["git", "ls-files"], cwd=ROOT, stdout=subprocess.PIPE).stdout.decode().splitlines())
-    with tarfile.open(sdist) as archive:
-        in_sdist = {member.name.split("/", 1)[1] for member in archive if member.isfile()}
-    expected = committed | {"PKG-INFO"}
-    if in_sdist != expected:
-        raise SystemExit(f"{sdist.name}: missing {sorted(expected - in_sdist)}, too much {sorted(in_sdist - expected)}")
-    with zipfile.ZipFile(wheel) as archive:
-        in_wheel = set(archive.namelist())
-    info = "-".join(wheel.name.split("-")[:2]) + ".dist-info"
-    beside = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
+    check_files(sdist, committed | {"PKG-INFO"})
     expected = {name.removeprefix("src/") for name in committed if name.startswith("src/")}
-    expected |= {f"{info}/{name}" for name in beside}
-    if in_wheel != expected or "kernelcrf/py.typed" not in in_wheel:
-        raise SystemExit(f"{wheel.name}: missing {sorted(expected - in_wheel)}, too much {sorted(in_wheel - expected)}")
-    for file, count in ((sdist, in_sdist), (wheel, in_wheel)):
-        print(f"{file.name}: {len(count)} files, {file.stat().st_size / 1e6:.2f} MB, as committed", flush=True)
+    check_files(wheel, expected | information(wheel, "entry_points.txt", "licenses/LICENSE"))
+
+
+def check_tagger(sdist: Path, wheel: Path) -> None:
+    """Raise unless the files of kernelcrf-tagger hold what tagger/pyproject.toml says."""
+    settings = tomllib.loads((ROOT / "tagger" / "pyproject.toml").read_text(encoding="utf-8"))
+    own = [path.name for path in (ROOT / "tagger" / "kernelcrf_tagger").glob("*.py")]
+    package = {
+        f"kernelcrf_tagger/{name}" for name in (*settings["tool"]["hatch"]["build"]["hooks"]["custom"]["files"], *own)
+    }
+    package.add("kernelcrf_tagger/LICENSE")
+    check_files(sdist, package | {".gitignore", "PKG-INFO", "README.md", "hatch_build.py", "pyproject.toml"})
+    check_files(wheel, package | information(wheel))
+
+
+def information(wheel: Path, *more: str) -> set[str]:
+    """Return the names of the files of a wheel that describe it."""
+    folder = "-".join(wheel.name.split("-")[:2]) + ".dist-info"
+    return {f"{folder}/{name}" for name in ("METADATA", "WHEEL", "RECORD", *more)}
+
+
+def check_files(file: Path, expected: set[str]) -> None:
+    """Raise unless an sdist or a wheel holds exactly the expected files."""
+    if file.suffix == ".whl":
+        with zipfile.ZipFile(file) as wheel:
+            found = set(wheel.namelist())
+    else:
+        with tarfile.open(file) as sdist:
+            found = {member.name.split("/", 1)[1] for member in sdist if member.isfile()}
+    if found != expected:
+        raise SystemExit(f"{file.name}: missing {sorted(expected - found)}, too much {sorted(found - expected)}")
+    print(f"{file.name}: {len(found)} files, {file.stat().st_size / 1e6:.2f} MB, as committed", flush=True)
 
 
 def test(sdist: Path, wheel: Path, resolution: str, interpreter: str, work: Path, tests: str) -> None:
@@ -148,10 +208,7 @@ def test(sdist: Path, wheel: Path, resolution: str, interpreter: str, work: Path
         archive.extractall(work, filter="data")
     tree = next(path for path in work.iterdir() if path.is_dir())
     python = environment(work / "environment", interpreter)
-    constraints = work / "constraints.txt"
-    held = {"lowest": lowest(tree / "pyproject.toml"), "locked": locked(tree / "requirements" / "lock.txt")}
-    constraints.write_text("\n".join(held.get(resolution, [])))
-    install(python, f"{wheel}[test]", "--constraint", str(constraints))
+    install_held(python, f"{wheel}[test]", resolution, tree / "pyproject.toml", tree / "requirements" / "lock.txt")
     shown = run([python, "-m", "pip", "freeze"], stdout=subprocess.PIPE).stdout.decode().splitlines()
     names = {line.split("==")[0] for line in lowest(tree / "pyproject.toml")}
     kept = " ".join(line for line in shown if line.split("==")[0].lower() in names)
@@ -164,13 +221,32 @@ def test(sdist: Path, wheel: Path, resolution: str, interpreter: str, work: Path
     # The tests must import the wheel, and not a checkout.
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     run([python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *extra], cwd=tree, env=variables)
+    run([python, "-I", "-c", FIT], cwd=work)
+
+
+def test_tagger(wheel: Path, resolution: str, interpreter: str, work: Path) -> None:
+    """Answer from the model file that `test` left in the folder `work`, in a new environment without the library."""
+    python = environment(work / "tagger", interpreter)
+    install_held(python, str(wheel), resolution, ROOT / "tagger" / "pyproject.toml", ROOT / "requirements" / "lock.txt")
+    shown = run([python, "-m", "pip", "list", "--format=freeze"], stdout=subprocess.PIPE).stdout.decode().split()
+    run([python, "-I", "-c", TAG], cwd=work)
+    print(f"{resolution}, kernelcrf-tagger alone gives the answers of the library: {' '.join(shown)}", flush=True)
+
+
+def install_held(python: str, what: str, resolution: str, pyproject: Path, lock: Path) -> None:
+    """Install a package with the dependencies that a resolution allows."""
+    held = {"lowest": lowest(pyproject), "locked": locked(lock)}
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", delete=False) as constraints:
+        constraints.write("\n".join(held.get(resolution, [])))
+    install(python, what, "--constraint", constraints.name)
+    os.unlink(constraints.name)
 
 
 def lowest(pyproject: Path) -> list[str]:
     """Return constraints that pin the dependencies of users to their lower bounds."""
     project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    declared = [*project["dependencies"], *extras["cli"], *extras["plot"], *extras["dask"]]
+    extras = project.get("optional-dependencies", {})
+    declared = [*project["dependencies"], *(one for name in ("cli", "plot", "dask") for one in extras.get(name, []))]
     found = [BOUND.fullmatch(requirement) for requirement in declared]
     if None in found:
         raise SystemExit(f"pyproject.toml: expected name>=version of each of {declared}")
