@@ -13,7 +13,7 @@ import numpy as np
 from kernelcrf.distributed.bundles import subtrees
 from kernelcrf.distributed.dask import PARTS_PER_MEMORY
 from studies import common
-from studies.speed import cluster
+from studies.speed import cluster, stored_features
 
 PAGE = common.ROOT / "docs" / "scaling.md"
 TOKENS = (1e9, 1e11)
@@ -22,14 +22,17 @@ MACHINES = (8, 64, 256)
 PASSES = 60
 SCORES = 3 * 8 * 8  # bytes of a token with eight labels
 HASHED = {"weights": 2**18 * 8, "bytes of inputs": 24 * 6}
-DENSE = {"weights": 1000 * 8, "bytes of inputs": 8 * (1000 + 100)}
+COLUMNS = 100
+DENSE = {"weights": 1000 * 8, "bytes of inputs": 8 * (1000 + COLUMNS)}
+RECOMPUTED = {"weights": 1000 * 8, "bytes of inputs": 8 * COLUMNS}
 
 
 @dataclass(frozen=True)
 class Constants:
     """Hold seconds: of a token in a pass on one thread, of a part, of a byte on its way, of a weight in the driver.
 
-    Tokens have features by hashed names, sparse features with weights for observed pairs, or landmarks.
+    Tokens have features by hashed names, sparse features with weights for observed pairs, or landmarks, whose features
+    are stored or recomputed.
 
     bundle, growth : b bundles cost the scheduler `bundle` times b to the power of `growth`.
     threads : how many times as fast as one thread two threads are.
@@ -38,6 +41,7 @@ class Constants:
     hashed_token: float
     observed_token: float
     dense_token: float
+    recomputed_token: float
     bundle: float
     growth: float
     part: float
@@ -70,7 +74,26 @@ def constants(results: dict[str, Any]) -> Constants:
         for name in ("one thread", "two threads")
     )
     threads = one / two
-    return Constants(hashed, slope, dense * scale, float(np.exp(bundle)), float(growth), part, byte, weight, threads)
+    recomputed = dense * scale * times_stored(COLUMNS)
+    return Constants(
+        hashed, slope, dense * scale, recomputed, float(np.exp(bundle)), float(growth), part, byte, weight, threads
+    )
+
+
+def times_stored(columns: int) -> float:
+    """Return how many times as long as with stored features a pass with recomputed ones takes, for 1,000 landmarks.
+
+    The time grows linearly with the number of columns; `speed.stored_features` measures it for two numbers of columns.
+    """
+    measured = common.load("speed.stored_features")
+    assert measured is not None
+    sides = ["1,000 landmarks", "1,000 landmarks, 300 columns"]
+    widths, ratios = [], []
+    for name in sides:
+        stored, recomputed = measured["passes"][name]
+        widths.append(stored_features.PASSES[name][1])
+        ratios.append(recomputed / stored)
+    return float(np.interp(columns, widths, ratios))
 
 
 def observed(results: dict[str, Any]) -> list[dict[str, Any]]:
@@ -108,7 +131,8 @@ def table(results: dict[str, Any]) -> str:
     kinds = {
         "observed pairs": (c.observed_token, sparse),
         "hashed linear": (c.hashed_token, HASHED),
-        "1,000 landmarks": (c.dense_token, DENSE),
+        "1,000 landmarks, stored": (c.dense_token, DENSE),
+        "1,000 landmarks, recomputed": (c.recomputed_token, RECOMPUTED),
     }
     known = common.markdown(
         ["constant", "value"],
@@ -116,6 +140,10 @@ def table(results: dict[str, Any]) -> str:
             ["a, sparse linear features, observed pairs (6 names)", f"{1e6 * c.observed_token:.2f} µs per token"],
             ["a, hashed linear features (6 names, 2^18 columns, 8 labels)", f"{1e6 * c.hashed_token:.2f} µs per token"],
             ["a, 1,000 landmarks, 8 labels (scaled from 512 and 10)", f"{1e6 * c.dense_token:.2f} µs per token"],
+            [
+                f"a, 1,000 landmarks, features recomputed from {COLUMNS} columns",
+                f"{1e6 * c.recomputed_token:.1f} µs per token",
+            ],
             ["b", f"{1e3 * c.bundle:.2f} ms x (bundles to the power of {c.growth:.2f})"],
             ["c", f"{1e3 * c.part:.2f} ms per part and thread"],
             ["s", f"{1e9 * c.byte:.2f} ns per byte and hop"],
@@ -145,7 +173,7 @@ def write_page() -> None:
     assert results is not None
     facts = ", ".join(f"{package} {value}" for package, value in results["environment"].items())
     commits: dict[str, list[str]] = {}
-    for part in cluster.PARTS:
+    for part in (name for name in cluster.PARTS if name in results):
         commits.setdefault(results.get("commits", {}).get(part, results["commit"]), []).append(part)
     measured = ", ".join(f"{' and '.join(parts)} on commit {commit}" for commit, parts in commits.items())
     facts = f"`python -m studies speed.cluster`: {measured}; {facts}"
