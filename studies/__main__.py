@@ -35,7 +35,7 @@ DOCS = ROOT / "docs"
 STUDIES = {
     "accuracy": (
         "letters label_efficiency_letters activity streams segments proteins several_inputs tagging_tasks multilabel "
-        "addresses references chorales lexicon gpstruct prosody figure_1 defaults elastic_net spans costs conformal "
+        "parsers references chorales lexicon gpstruct prosody figure_1 defaults elastic_net spans costs conformal "
         "calibration certified hidden structure annotators updates adaptation active_learning evidence variances "
         "leave_one_out "
         "| pictures primer_pictures"

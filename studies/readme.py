@@ -27,6 +27,8 @@ def quality() -> str:
     gpstruct, prosody = results("gpstruct"), results("prosody")
     chunking = results("tagging_tasks")["tasks"]["chunking"]
     words = {row["name"]: row["test"][0] for row in prosody["rows"]}
+    parsers = results("parsers")["tasks"]["usaddress"]["rows"]
+    addresses = [f"{parsers[name]['items']:.1f}" for name in ("ChainCRF, more signs, also of steps", "CRFsuite")]
 
     def wrong(runs: Mapping[str, Sequence[Mapping[str, float]]], *names: str) -> list[str]:
         return [f"{100 * fmean(run['error'] for run in runs[name]):.1f}" for name in names]
@@ -54,6 +56,7 @@ def quality() -> str:
         ["named entities, Japanese: wrong, % (less is better)", *wrong(gpstruct["japanesene"], *of_gpstruct)],
         ["secondary structure of proteins: right, %", *right],
         ["prominent words of speech, from text: right, %", *prominent],
+        ["whole US addresses; the linear CRF has more signs: wrong, % (less is better)", NONE, *addresses, NONE],
         ["chunks, CoNLL-2000: F1 of spans, %", NONE, *spans, NONE],
     ]
     return common.markdown(["test data", "kernel CRF", "linear CRF", "CRFsuite", "kernel, each token alone"], rows)

@@ -212,6 +212,12 @@ those of differences to *{REFERENCE}*, by bootstrap over sequences.
 A hidden Markov model counts dependent readings as independent evidence, so that its probabilities are too sure.
 `ChainOver` learns how far to trust the classifier. In room S2, which has other antennas, trees split at values that
 mean something else there, and chains over them cannot mend that; the kernel on all columns can.
+
+The open programs for wearables stepcount and asleep smooth the labels of a classifier by a hidden Markov model of their
+own: stepcount counts its emissions and transitions, and its usual smoother gives labels without probabilities. They
+would keep their features and their classifier, and put `ChainOver(classifier)` in the place of the smoother. It learns
+from the classifier's probabilities, which need several folds by person, and returns probabilities of whole nights or
+walks as well. Their own data were not tried.
 """
 
 

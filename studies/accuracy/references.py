@@ -16,7 +16,7 @@ import numpy as np
 
 from kernelcrf import ChainCRF, Input
 from studies import common
-from studies.accuracy.addresses import Peer
+from studies.accuracy.baselines import CRFsuite
 from studies.datasets import load_references, reference_features
 
 PENALTIES = {"c1": 0.1, "c2": 0.01, "max_iterations": 300}
@@ -87,7 +87,7 @@ def inputs(name: str, words: Sequence[Sequence[str]]) -> list[Any]:
 
 def fit(name: str, C: float | None, words: Sequence[Sequence[str]], y: Sequence[Any]) -> Any:
     if name == CRFSUITE:
-        return Peer(**PENALTIES).fit(inputs(name, words), y)
+        return CRFsuite(**PENALTIES).fit(inputs(name, words), y)
     kernel = Input("linear"), Input("linear", scores="steps")
     given = {"inputs": dict(zip(("tokens", "steps"), kernel, strict=True))} if name == STEPS else {"kernel": "linear"}
     crf = ChainCRF(**given, C=C, tol=1e-2, weights=("observed", "observed"), random_state=0)

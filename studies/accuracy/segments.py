@@ -8,7 +8,7 @@ Synthetic      three labels, two noisy numbers per token; durations of about 8, 
                deviation of 1, or geometric with a mean of 10. The law that drew them gives the best possible
                predictions. Three draws of training data and of 100 test sequences each; C="auto" for all models;
                SegmentCRF without functions of first and last tokens, as the law
-Addresses      folds and features of `accuracy.addresses`
+Addresses      folds of `accuracy.parsers`, with the features of usaddress
 Proteins       inputs, folds and landmarks of `accuracy.proteins`; hand-made states are the first, inner and last
                residue of a run; max_duration=200 covers the longest run
 Chunks         CoNLL-2000, the first 2,000 sentences of train, the usual templates of `accuracy.tagging_tasks`; C by the
