@@ -10,6 +10,8 @@ from clusters import Inline
 from kernelcrf import GraphCRF, Input
 from kernelcrf.distributed import RawSequences, SequenceSources
 
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+
 SETTINGS = {"kernel": "linear", "C": 1.0, "tol": 1e-9, "random_state": 0}
 
 
@@ -91,6 +93,15 @@ def test_types_cliques_and_features_of_edges(graphs):
     np.testing.assert_allclose(there.clique_potentials_["ends"], here.clique_potentials_["ends"], atol=1e-4)
 
 
+def test_graphs_that_weights_of_classes_leave_out():
+    """All graphs of the first part have the weight 0, and the last graph has no nodes."""
+    rng = np.random.default_rng(3)
+    y = [["a"] * 3 if k < 5 else ["b", "c", "b"] for k in range(12)]
+    X = [(rng.normal(size=(3, 2)), [[0, 1], [1, 2]]) for _ in y]
+    X, y = [*X, (np.zeros((0, 2)), np.zeros((0, 2), int))], [*y, []]
+    agree(GraphCRF(**SETTINGS, class_weight={"a": 0.0}), X, y)
+
+
 def test_a_prior_and_a_warm_start(graphs):
     X, y = graphs
     old = GraphCRF(**SETTINGS).fit(X[:15], y[:15])
@@ -121,3 +132,11 @@ def test_what_cannot_be_read_is_named(graphs):
         parts = SequenceSources([partial(RawSequences, X[:10], y[:10]), partial(RawSequences, more, y[10:])])
         with pytest.raises(ValueError, match=message):
             model.fit(parts)
+
+
+def test_bags(client, graphs):
+    db = pytest.importorskip("dask.bag")
+    X, y = graphs
+    here = GraphCRF(**SETTINGS).fit(X, y)
+    there = GraphCRF(**SETTINGS).fit(*(db.from_sequence(part, npartitions=4) for part in (X, y)))
+    assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-9)

@@ -12,6 +12,8 @@ from clusters import Inline
 from kernelcrf import Input, MultiLabelCRF
 from kernelcrf.distributed import RawSequences, SequenceSources
 
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+
 SETTINGS = {"kernel": "linear", "structure": "tree", "C": 1.0, "tol": 1e-9, "random_state": 0}
 
 
@@ -96,3 +98,16 @@ def test_what_cannot_be_read_is_named(data):
     parts = [partial(RawSequences, X[:60], Y[:60]), partial(RawSequences, X[60:], Y[60:, :3])]
     with pytest.raises(ValueError, match=r"y has the shapes .* in different parts"):
         model.fit(SequenceSources(parts))
+
+
+def test_dask_arrays_and_frames(client, data):
+    da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
+    X, Y = data
+    here = MultiLabelCRF(**SETTINGS).fit(X, Y)
+    frame = dd.from_pandas(pd.DataFrame(np.hstack((X, Y)), columns=list("abcpqrs")), npartitions=3)
+    arrays = [da.from_array(one, chunks=(50, -1)) for one in (X, Y)]
+    for there in (MultiLabelCRF(**SETTINGS).fit(*arrays), MultiLabelCRF(**SETTINGS).fit(frame, list("pqrs"))):
+        assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-9)
+    assert there.feature_names_in_.tolist() == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="y='z' is not a column"):
+        MultiLabelCRF(**SETTINGS).fit(frame, ["p", "z"])

@@ -33,7 +33,7 @@ from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader, distinct_labels, flat_labels
 from kernelcrf.readers.one_graph import open_graph
 from kernelcrf.readers.stored_values import object_array
-from kernelcrf.readers.weights import read_class_weights, read_weights
+from kernelcrf.readers.weights import read_class_weights, read_weights, weigh_samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,19 +131,21 @@ class GraphPartReader(PartReader[tuple[LabelReader, GraphSamples]]):
             labels = LabelReader.fit(summary.labels, self.classes)
         else:
             labels = self.known.extend(summary.labels, self.classes)
-        class_weight = None
+        class_weight, leave_out = None, None
         if self.class_weight is not None:
             names: list[Hashable] = labels.classes.tolist()
             counts = np.array([summary.counts[name] for name in names])
             by_class = read_class_weights(self.class_weight, labels.classes, counts)
             class_weight = dict(zip(names, by_class.tolist(), strict=True))
+            if not by_class.all() and weight != "class_weight":
+                leave_out = partial(_leave_out, labels, class_weight)
         form = self._form(summary)
         if summary.samples:
             form = form.with_kinds(summary.others.kinds) if self.match is None else self.match(form)
         self.check(form.kinds, len(labels.classes))
         templates = list(self.templates(form.kinds))
         read = partial(_read, form, labels, class_weight, templates, self.inference, self.of_edges)
-        return Reading((labels, form), read, partial(_is_sparse, form))
+        return Reading((labels, form), read, partial(_is_sparse, form), leave_out)
 
     def _form(self, summary: DataSummary) -> GraphSamples:
         """Return graphs without nodes that have the columns of all graphs."""
@@ -224,6 +226,15 @@ def _summarise(directed: bool, chosen: Chosen | None, part: RawSequences, first:
         counts=count_labels(label for label, is_kept in zip(tokens, nodes.tolist(), strict=True) if is_kept),
         others=GraphForm(len(graphs.edges), graphs.directed, graphs.kinds, edges),
     )
+
+
+def _leave_out(labels: LabelReader, class_weight: UserData, part: RawSequences) -> RawSequences:
+    """Return a copy of the part in which a graph has the weight 0 if `class_weight` gives it the weight 0."""
+    chains = Chains.from_lengths([len(one) for one in part.y])
+    indices = labels.encode_single(flat_labels(part.y, chains), chains)
+    given = read_weights(part.weights, len(part), "graph", part=True)
+    weights = weigh_samples(given, class_weight, chains.lengths, indices, labels.classes, "graph", part=True)
+    return replace(part, weights=np.where(weights == 0, 0.0, np.ones(len(part)) if given is None else given))
 
 
 def _read(
