@@ -4,7 +4,7 @@ A study is a module of `studies/accuracy`, `studies/speed` or `studies/reliabili
 the rest states the protocol. `OPTIONS` holds the options of its command with their defaults. It has either
 
     measure(options) -> dict      the results, as JSON values or NumPy numbers
-    section(results) -> str       its section of docs/results.md, or
+    section(results) -> str       its section of docs/results, or
     table(results) -> str         its table in docs/benchmarks.md, below the text of the docstring
     figure(results)               a picture, if it has one
 

@@ -1,4 +1,4 @@
-"""Write the tables and figures of README.md from the results on file, between its marks."""
+"""Write the tables and figures of README.md and of the page of findings from the results on file, between marks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from studies import common
 
-PAGE = common.ROOT / "README.md"
 NONE = "–"
 
 
@@ -95,15 +94,22 @@ def filled(text: str, item: bool = False) -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {"quality": quality, "limits": limits}
+PAGES = {
+    common.ROOT / "README.md": ("quality", "limits"),
+    common.ROOT / "docs" / "results" / "index.md": ("quality",),
+}
 
 
 def write() -> None:
-    """Write the blocks of the README anew."""
-    text = PAGE.read_text(encoding="utf-8")
-    for name, block in BLOCKS.items():
-        pattern = re.compile(rf"(<!-- {name}, by python -m studies pages -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
-        if len(pattern.findall(text)) != 1:
-            raise SystemExit(f"README.md: expected one block {name!r} between its marks")
-        made = block()
-        text = pattern.sub(lambda match, made=made: f"{match[1]}\n{made}\n\n{match[2]}", text)
-    PAGE.write_text(text, encoding="utf-8", newline="\n")
+    """Write the blocks of all pages anew."""
+    for page, names in PAGES.items():
+        text = page.read_text(encoding="utf-8")
+        for name in names:
+            pattern = re.compile(
+                rf"(<!-- {name}, by python -m studies pages -->\n).*?(<!-- end of {name} -->)", re.DOTALL
+            )
+            if len(pattern.findall(text)) != 1:
+                raise SystemExit(f"{page}: expected one block {name!r} between its marks")
+            made = BLOCKS[name]()
+            text = pattern.sub(lambda match, made=made: f"{match[1]}\n{made}\n\n{match[2]}", text)
+        page.write_text(text, encoding="utf-8", newline="\n")

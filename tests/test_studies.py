@@ -6,10 +6,10 @@ import sys
 import pytest
 
 from studies import __main__ as command
-from studies import common, runs
+from studies import catalogue, common, runs
 from studies.common import ROOT
 
-NAMES = [name for group in command.STUDIES for name in command.names(group)]
+NAMES = [name for group in catalogue.STUDIES for name in catalogue.names(group)]
 
 
 def test_the_command_lists_all_studies(monkeypatch, capsys):

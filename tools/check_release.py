@@ -8,9 +8,9 @@ python tools/check_release.py --step test --dist FOLDER --digest HEX      test t
 python tools/check_release.py --step digest --dist FOLDER                 print the digest of the files there
 
 1. The tag, if one is given, is the version of pyproject.toml, and its commit lies on the branch `main` of `origin`.
-2. For kernelcrf and for kernelcrf-tagger, which have the same version, an sdist from what is committed, and a wheel
-   from the sdist, by the tools of requirements/release.txt, whose digests pip checks; `twine check --strict`; a bill of
-   materials (CycloneDX) of what requirements/lock.txt installs.
+2. For kernelcrf and for kernelcrf-tagger, an sdist from what is committed, and a wheel from the sdist. The versions of
+   both agree. The tools are those of requirements/release.txt, whose digests pip checks. Then `twine check --strict`,
+   and a bill of materials (CycloneDX) of what requirements/lock.txt installs.
 3. The wheels hold their package and nothing else, the sdist of kernelcrf all that is committed.
 4. In a fresh environment for each resolution, the wheel of kernelcrf with its extras: `lowest` has every dependency of
    the package at the bound that pyproject.toml declares, `locked` at the version of requirements/lock.txt, `newest` at

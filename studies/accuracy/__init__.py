@@ -1,1 +1,1 @@
-"""Measure kernelcrf and its baselines on public data; the results are in docs/results.md."""
+"""Measure kernelcrf and its baselines on public data; the results are in docs/results."""

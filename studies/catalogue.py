@@ -1,0 +1,74 @@
+"""The studies: their groups, the pages that show their results, and how to import them."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+from studies.common import ROOT
+
+# The pages of docs/results, with the studies of accuracy whose sections they have.
+SUBJECTS = {
+    "letters": "letters label_efficiency_letters active_learning",
+    "signals": "activity streams segments",
+    "proteins": "proteins",
+    "text": "tagging_tasks several_inputs lexicon elastic_net spans costs",
+    "parsers": "parsers references",
+    "music": "chorales",
+    "speech": "prosody figure_1",
+    "gpstruct": "gpstruct",
+    "label_sets": "multilabel structure hidden",
+    "probabilities": "calibration conformal certified",
+    "choosing": "defaults evidence variances leave_one_out",
+    "updates": "updates adaptation annotators",
+}
+# The studies of each group; those before the bar have a section on a page, in this order, except speed.cluster, which
+# is on the page on scaling.
+STUDIES = {
+    "accuracy": " ".join(SUBJECTS.values()) + " | pictures primer_pictures",
+    "speed": (
+        "training penalties elastic tagging streaming streams evaluation letters classifier growth stored_features "
+        "inputs graphs startup getting_started shipping chain_inference segments missing_labels solvers basis "
+        "cluster | commits"
+    ),
+    "reliability": (
+        "findings numerics concurrency interruption cluster_faults files compatibility crfsuite_models mutation "
+        "branches | fuzz drop_in"
+    ),
+}  # fmt: skip
+# Trials of the tests themselves, which run them many times: `run` leaves them out unless they are named.
+OF_TESTS = ("reliability.compatibility", "reliability.mutation", "reliability.branches")
+# Trials that the tests run too, with smaller numbers.
+IN_TESTS = ("numerics", "concurrency", "interruption", "cluster_faults")
+
+
+def names(group: str, *, on_page: bool = False) -> list[str]:
+    """Return the names of the studies of a group, such as "speed.letters"."""
+    first, _, others = STUDIES[group].partition("|")
+    return [f"{group}.{name}" for name in (first if on_page else first + others).split()]
+
+
+def module_name(name: str) -> str:
+    """Return the name of the module of a study."""
+    group, _, study = name.partition(".")
+    return f"trials.{study}" if study in IN_TESTS else f"studies.{group}.{study}"
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a study; some trials live with the tests."""
+    sys.path.append(str(ROOT / "tests"))
+    return import_module(module_name(name))
+
+
+def title(name: str) -> str:
+    """Return the first line of a study's docstring without importing the study."""
+    sys.path.append(str(ROOT / "tests"))
+    spec = find_spec(module_name(name))
+    assert spec is not None
+    assert spec.origin is not None
+    doc = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
+    return (doc or "").splitlines()[0]
