@@ -240,10 +240,12 @@ def facts(found: dict[str, Any], task: Task) -> str:
 
 def finding(tasks: dict[str, Any]) -> str:
     """Return what a maintainer of a parser learns, in words."""
-    lines = []
+    lines, better = [], []
     for name, found in tasks.items():
         rows = found["rows"]
         ours = rows[with_steps(rows)]
+        if ours["items"] < rows[CRFSUITE]["items"]:
+            better.append(ours["p"] < 0.05)
         lines.append(
             f"- {TASKS[name].title}: {ours['items']:.2f} % of the items wrong with signs of steps, and "
             f"{rows[CRFSUITE]['items']:.2f} % by CRFsuite (p = {ours['p']:.3f}). To find 95 % of the wrong ones, check "
@@ -252,8 +254,9 @@ def finding(tasks: dict[str, Any]) -> str:
     seconds = [sum(found["rows"][row]["seconds"] for found in tasks.values()) for row in (CRFSUITE, CHAIN)]
     listed = "\n".join(lines)
     return f"""With the features that a project has, the errors of ChainCRF and CRFsuite differ little, in either
-direction; ours are fitted in {100 * seconds[1] / seconds[0]:.0f} % of the CPU time. More signs of tokens, and signs of
-steps, which CRFsuite does not have, make more items right. The price is a larger file, and fewer labels per second.
+direction; ours are fitted in {100 * seconds[1] / seconds[0]:.0f} % of the CPU time. Signs of steps, which CRFsuite does
+not have, and more signs of tokens make more items right for {len(better)} of {len(tasks)} parsers, and the difference
+has p < 0.05 for {sum(better)} of them. The price is a larger file, and often fewer labels per second.
 
 {listed}"""
 
