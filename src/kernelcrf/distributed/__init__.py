@@ -5,7 +5,7 @@
     part_reader      how each estimator reads its samples in parts: the workers summarise them first, and then read them
     summary          summaries of parts, whose sum says how all parts are read alike
     sequences, segments, rows    the samples of the estimators, in parts
-    bundles          sums over parts of the data, and which worker has which parts
+    bundles, bundled_parts    sums over parts of the data, and which worker has which parts
     inputs, basis, corpus, partition    distinct inputs, landmarks, features, loss and gradient of data in parts
     answers          labels and probabilities of Dask collections
     parquet          Parquet files that the workers read and write
