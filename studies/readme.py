@@ -11,6 +11,7 @@ from typing import Any
 from studies import common
 
 NONE = "–"
+MADE_FOR_CHORDS = "segmental CRF made for chords (published)"
 
 
 def results(name: str) -> Any:
@@ -61,6 +62,31 @@ def quality() -> str:
     return common.markdown(["test data", "kernel CRF", "linear CRF", "CRFsuite", "kernel, each token alone"], rows)
 
 
+def field() -> str:
+    """Return a table of our figures beside the best other ones, on data of fields that have their own measures."""
+    from studies.accuracy import chords, few_labels
+
+    entities = fmean(few_labels.f1_of(results("few_labels"), few_labels.OTHERS, "f1"))
+    events, segments = chords.shares(results("chords")["folds"], "runs")
+    published = chords.PUBLISHED
+    rows = [
+        [
+            "few labels: entities from 100 or 200 sentences, F1 of spans, %",
+            f"{entities:.1f}",
+            f"{few_labels.MEMORY[few_labels.WITH_SOURCE]:.1f}",
+            f"fine-tuned BERT (from memory; {few_labels.MEMORY[few_labels.BERT]:.1f} without other data)",
+        ],
+        ["music: chords of chorales, events right, %", f"{events:.1f}", f"{published['events']:.1f}", MADE_FOR_CHORDS],
+        [
+            "music: chords of chorales, F1 of segments",
+            f"{segments:.1f}",
+            f"{published['segments']:.1f}",
+            MADE_FOR_CHORDS,
+        ],
+    ]
+    return common.markdown(["test data", "kernelcrf", "best other", "which"], rows, (0, 3))
+
+
 def limits() -> str:
     """List the cases in which other libraries are the better choice, with figures."""
     prosody, few = results("prosody"), results("label_efficiency_letters")["errors"]
@@ -93,9 +119,9 @@ def filled(text: str, item: bool = False) -> str:
     return textwrap.fill(text, 120, initial_indent="- " if item else "", subsequent_indent="  " if item else "")
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"quality": quality, "limits": limits}
+BLOCKS: dict[str, Callable[[], str]] = {"quality": quality, "field": field, "limits": limits}
 PAGES = {
-    common.ROOT / "README.md": ("quality", "limits"),
+    common.ROOT / "README.md": ("quality", "field", "limits"),
     common.ROOT / "docs" / "results" / "index.md": ("quality",),
 }
 
