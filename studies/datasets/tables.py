@@ -230,8 +230,8 @@ def load_crossner(domain: str, subset: Part = "train", *, folder: Folder = None)
     --------
     >>> from studies.datasets import load_crossner
     >>> data = load_crossner("ai")
-    >>> len(data.X), data.X[0][3]["word"], data.y[0][3]
-    (100, 'opinion-based', 'B-product')
+    >>> len(data.X), data.X[0][3]["word"], data.y[0][3:6].tolist()
+    (100, 'opinion-based', ['B-product', 'I-product', 'I-product'])
     """
     check_choice("domain", domain, CROSSNER)
     check_choice("subset", subset, ("train", "dev", "test"))
