@@ -125,7 +125,7 @@ class Templates:
     >>> len(seen), len(inside)
     (2, 2)
 
-    With templates that begin with ``B`` or ``*``, the features of a sequence are a dict, which needs an input per entry:
+    With templates that begin with ``B`` or ``*``, the features of a sequence are a dict, with an input per entry:
 
     >>> from kernelcrf import Input
     >>> templates = Templates("U:word=%x[0,0]\nB:word=%x[0,0]", n_columns=1)
