@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from studies import common, pages, runs
-from studies.catalogue import OF_TESTS, STUDIES, load_module, names, title
+from studies.catalogue import OF_TESTS, SUBJECTS, load_module, names, title
 
 
 def run(name: str, arguments: list[str]) -> None:
@@ -86,11 +86,11 @@ def try_all(name: str, module: ModuleType, options: argparse.Namespace) -> None:
 def run_many(arguments: list[str]) -> None:
     """Run groups of studies or single ones, and write the pages."""
     parser = argparse.ArgumentParser("python -m studies run", description=runs.__doc__)
-    known = [name for group in STUDIES for name in names(group, on_page=True)]
-    parser.add_argument("studies", nargs="*", default=list(STUDIES), help="groups or names; default: all")
+    known = [name for group in SUBJECTS for name in names(group, on_demand=False)]
+    parser.add_argument("studies", nargs="*", default=list(SUBJECTS), help="groups or names; default: all")
     parser.add_argument("--processes", type=int, default=2, help="studies at a time, if they measure no seconds")
     options = parser.parse_args(arguments)
-    if unknown := set(options.studies) - {*known, *STUDIES}:
+    if unknown := set(options.studies) - {*known, *SUBJECTS}:
         parser.error(f"{', '.join(sorted(unknown))}: expected groups or names that `python -m studies` lists")
     of_groups = [name for name in known if name.partition(".")[0] in options.studies and name not in OF_TESTS]
     asked = [name for name in known if name in options.studies or name in of_groups]
@@ -105,13 +105,13 @@ def main() -> None:
     asked, *arguments = sys.argv[1:] or ["list"]
     if asked in ("list", "-h", "--help"):
         print(f"{__doc__}\n")
-        for group in STUDIES:
+        for group in SUBJECTS:
             print("\n".join(f"{name:<38}{title(name)}" for name in names(group)))
     elif asked == "pages":
         pages.write()
     elif asked == "run":
         run_many(arguments)
-    elif any(asked in names(group) for group in STUDIES):
+    elif any(asked in names(group) for group in SUBJECTS):
         run(asked, arguments)
     else:
         raise SystemExit(f"{asked!r} is not a study: run `python -m studies` for a list")

@@ -11,45 +11,50 @@ from types import ModuleType
 
 from studies.common import ROOT
 
-# The pages of docs/results, with the studies of accuracy whose sections they have.
+# The pages with results, in a folder of docs/ for each group, and the studies whose sections they have.
+FOLDERS = {"accuracy": "results", "speed": "benchmarks", "reliability": "reliability"}
 SUBJECTS = {
-    "letters": "letters label_efficiency_letters active_learning",
-    "signals": "activity streams segments",
-    "proteins": "proteins",
-    "text": "tagging_tasks few_labels several_inputs lexicon elastic_net spans costs",
-    "parsers": "parsers references",
-    "music": "chorales chords",
-    "speech": "prosody figure_1",
-    "gpstruct": "gpstruct",
-    "label_sets": "multilabel structure hidden",
-    "probabilities": "calibration conformal certified",
-    "choosing": "defaults evidence variances leave_one_out",
-    "updates": "updates adaptation annotators",
+    "accuracy": {
+        "letters": "letters label_efficiency_letters active_learning",
+        "signals": "activity streams segments",
+        "proteins": "proteins",
+        "text": "tagging_tasks few_labels several_inputs lexicon elastic_net spans costs",
+        "parsers": "parsers references",
+        "music": "chorales chords",
+        "speech": "prosody figure_1",
+        "gpstruct": "gpstruct",
+        "label_sets": "multilabel structure hidden",
+        "probabilities": "calibration conformal certified",
+        "choosing": "defaults evidence variances leave_one_out",
+        "updates": "updates adaptation annotators",
+    },
+    "speed": {
+        "training": "training penalties elastic missing_labels",
+        "kernels": "evaluation letters classifier growth stored_features inputs solvers basis",
+        "tagging": "tagging streaming streams",
+        "inference": "chain_inference segments graphs",
+        "startup": "startup getting_started shipping",
+    },
+    "reliability": {
+        "findings": "findings",
+        "trials": "numerics concurrency interruption cluster_faults",
+        "files": "files crfsuite_models compatibility",
+        "tests": "mutation branches",
+    },
 }
-# The studies of each group; those before the bar have a section on a page, in this order, except speed.cluster, which
-# is on the page on scaling.
-STUDIES = {
-    "accuracy": " ".join(SUBJECTS.values()) + " | pictures primer_pictures",
-    "speed": (
-        "training penalties elastic tagging streaming streams evaluation letters classifier growth stored_features "
-        "inputs graphs startup getting_started shipping chain_inference segments missing_labels solvers basis "
-        "cluster | commits"
-    ),
-    "reliability": (
-        "findings numerics concurrency interruption cluster_faults files compatibility crfsuite_models mutation "
-        "branches | fuzz drop_in"
-    ),
-}  # fmt: skip
+# Studies whose tables are on other pages, and those that `run` leaves out unless they are asked for by their command.
+ELSEWHERE = {"speed": "cluster"}
+ON_DEMAND = {"accuracy": "pictures primer_pictures", "speed": "commits", "reliability": "fuzz drop_in"}
 # Trials of the tests themselves, which run them many times: `run` leaves them out unless they are named.
 OF_TESTS = ("reliability.compatibility", "reliability.mutation", "reliability.branches")
 # Trials that the tests run too, with smaller numbers.
 IN_TESTS = ("numerics", "concurrency", "interruption", "cluster_faults")
 
 
-def names(group: str, *, on_page: bool = False) -> list[str]:
+def names(group: str, *, on_demand: bool = True) -> list[str]:
     """Return the names of the studies of a group, such as "speed.letters"."""
-    first, _, others = STUDIES[group].partition("|")
-    return [f"{group}.{name}" for name in (first if on_page else first + others).split()]
+    found = [*SUBJECTS[group].values(), ELSEWHERE.get(group, ""), ON_DEMAND[group] if on_demand else ""]
+    return [f"{group}.{name}" for name in " ".join(found).split()]
 
 
 def module_name(name: str) -> str:

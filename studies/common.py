@@ -5,10 +5,10 @@ the rest states the protocol. `OPTIONS` holds the options of its command with th
 
     measure(options) -> dict      the results, as JSON values or NumPy numbers
     section(results) -> str       its section of docs/results, or
-    table(results) -> str         its table in docs/benchmarks.md, below the text of the docstring
+    table(results) -> str         its table in docs/benchmarks, below the text of the docstring
     figure(results)               a picture, if it has one
 
-or `trials(options)`, which yields a `Trial` for each row of a table in docs/reliability.md, or `main(arguments)`.
+or `trials(options)`, which yields a `Trial` for each row of a table in docs/reliability, or `main(arguments)`.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ def in_process(function: Callable[..., Any], *arguments: Any, **variables: str) 
 
 @dataclass
 class Trial:
-    """Hold one row of a table of docs/reliability.md.
+    """Hold one row of a table of docs/reliability.
 
     tried : what was done.
     holds : what holds now, in words; with figures if there are some.

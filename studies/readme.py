@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -87,41 +86,9 @@ def field() -> str:
     return common.markdown(["test data", "kernelcrf", "best other", "which"], rows, (0, 3))
 
 
-def limits() -> str:
-    """List the cases in which other libraries are the better choice, with figures."""
-    prosody, few = results("prosody"), results("label_efficiency_letters")["errors"]
-    best = next(row for row in prosody["rows"] if row["name"] == prosody["best_2"])["test"][0]
-    qian = results("proteins")["qian_sejnowski"]
-
-    def with_ten(model: str) -> str:
-        return f"{100 * fmean(row['error'] for row in few[model]['10']):.0f} %"
-
-    return "\n".join(
-        filled(text, item=True)
-        for text in (
-            "**Millions of labelled words and a GPU.** Fine-tune a network. On prosody, a published BERT that was "
-            f"tuned on twenty times the words reaches 83.2 %, and our best chain {best:.1f} %.",
-            '**Hundreds of thousands of sparse features.** Use `kernel="linear"`: on such text, no other kernel was '
-            "better. CRFsuite fits the same model with less memory.",
-            "**Labels that say little about each other.** Use a classifier of single tokens, such as "
-            "`KernelClassifier`. On the proteins of Qian and Sejnowski, an SVC reaches "
-            f"{100 * qian['SVC']['accuracy']:.1f} %, and the best chain "
-            f"{100 * qian['kernelcrf rbf, segments']['accuracy']:.1f} %.",
-            f"**A handful of labelled sequences.** With ten labelled words of handwriting, a kernel CRF gets "
-            f"{with_ten('rbf, pixels')} of the letters wrong, a linear CRF {with_ten('linear, pixels')}, and an SVC of "
-            f"single letters {with_ten('SVC, pixels')}.",
-        )
-    )
-
-
-def filled(text: str, item: bool = False) -> str:
-    """Return text in lines of the README's length."""
-    return textwrap.fill(text, 120, initial_indent="- " if item else "", subsequent_indent="  " if item else "")
-
-
-BLOCKS: dict[str, Callable[[], str]] = {"quality": quality, "field": field, "limits": limits}
+BLOCKS: dict[str, Callable[[], str]] = {"quality": quality, "field": field}
 PAGES = {
-    common.ROOT / "README.md": ("quality", "field", "limits"),
+    common.ROOT / "README.md": ("quality", "field"),
     common.ROOT / "docs" / "results" / "index.md": ("quality",),
 }
 

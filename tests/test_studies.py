@@ -9,7 +9,7 @@ from studies import __main__ as command
 from studies import catalogue, common, runs
 from studies.common import ROOT
 
-NAMES = [name for group in catalogue.STUDIES for name in catalogue.names(group)]
+NAMES = [name for group in catalogue.SUBJECTS for name in catalogue.names(group)]
 
 
 def test_the_command_lists_all_studies(monkeypatch, capsys):

@@ -1,1 +1,1 @@
-"""Try to break kernelcrf and count what fails; the results are in docs/reliability.md."""
+"""Try to break kernelcrf and count what fails; the results are in docs/reliability."""

@@ -1,1 +1,1 @@
-"""Measure time and memory beside other libraries; the results are in docs/benchmarks.md."""
+"""Measure time and memory beside other libraries; the results are in docs/benchmarks."""
