@@ -91,4 +91,4 @@ def trial_table(name: str) -> str:
     text = common.markdown(("what was tried", "times", "failed before", "fails now", "what holds now"), rows, (0, 2, 4))
     if name != "reliability.findings":
         return text
-    return f"{text}\n\nThe faults:\n\n{load_module(name).faults()}"
+    return f"{text}\n\nThe faults, by subject:\n\n{load_module(name).faults()}"

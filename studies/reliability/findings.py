@@ -4,7 +4,7 @@ Each line of `studies/reliability/findings.tsv` names a subject, a fault that a 
 the fault is there, and what happens now if the test does not say it. The study runs the tests. With `--before` and
 `PYTHONPATH=<checkout>/src` it copies them into the checkout of an earlier commit and counts which of them fail there: a
 test that passes on the earlier commit proves nothing, and is printed. `--only WORDS` runs the subjects with those words
-and keeps the others. Subjects from *Extreme numbers and kernels* on were found by the trials below.
+and keeps the others. Subjects from *Extreme numbers and kernels* on were found by the other trials.
 """
 
 from __future__ import annotations
@@ -35,9 +35,13 @@ def findings() -> list[tuple[str, str, str, str]]:
 
 
 def faults() -> str:
-    """Return the list of faults in Markdown."""
-    return "\n".join(
-        f"- {fault}" + (f" **Now:** {now}" if now else "") + f" `{test}`" for _, fault, test, now in findings()
+    """Return the faults in Markdown: one list per subject, which is shown when the reader opens it."""
+    lists = defaultdict[str, list[str]](list)
+    for subject, fault, test, now in findings():
+        lists[subject].append(f"- {fault}" + (f" **Now:** {now}" if now else "") + f" `{test}`")
+    return "\n\n".join(
+        f"<details><summary>{subject}: {len(lines)}</summary>\n\n" + "\n".join(lines) + "\n\n</details>"
+        for subject, lines in lists.items()
     )
 
 
