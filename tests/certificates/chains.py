@@ -131,11 +131,11 @@ class ChainProblem(KernelProblem):
             return "kernel="
         if self.kernel != "linear" or self.edge_kernel not in (None, "linear"):
             counted = self.counted
-            fits = [counted]
+            # The fits of a prior, and those before a warm start, have no sample weights.
+            fits = [self._of_weight(self.rows, None) if self.warm_start == "other C" else counted]
             if "other data" in (self.warm_start, self.checkpoint, self.prior):
                 unweighted = "other data" in (self.warm_start, self.prior)
-                weights = self._sequence_weights(None if unweighted else self.weights)
-                fits.append([x for x, weight in zip(self._rows("other inputs"), weights, strict=True) if weight])
+                fits.append(self._of_weight(self._rows("other inputs"), None if unweighted else self.weights))
             if any(self.is_null(kernel, rows) for kernel in (self.kernel, self.edge_kernel) for rows in fits):
                 return "nothing can be learned"
             U = len(np.unique(np.vstack(counted), axis=0))
@@ -360,6 +360,11 @@ class ChainProblem(KernelProblem):
     def sequence_weights(self):
         """Return what sequences count for: their weight times the mean class weight of their known tokens."""
         return self._sequence_weights(self.weights)
+
+    def _of_weight(self, rows, sample_weight):
+        """Return the rows of the sequences that such sample weights count."""
+        weights = self._sequence_weights(sample_weight)
+        return [x for x, weight in zip(rows, weights, strict=True) if weight and len(x)]
 
     def _sequence_weights(self, sample_weight):
         weights = np.ones(len(self.rows))

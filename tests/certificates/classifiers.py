@@ -39,13 +39,14 @@ class ClassifierProblem(KernelProblem):
             return "dense"
         weights = self.sequence_weights
         if self.kernel != "linear":
-            counted = np.vstack(self.rows)[weights > 0]
-            fits = [counted]
+            rows = np.vstack(self.rows)
+            counted = rows[weights > 0]
+            # The fits of a prior, and those before a warm start, have no sample weights.
+            unweighted = self._row_weights(None) > 0
+            fits = [rows[unweighted] if self.warm_start == "other C" else counted]
             if self.prior:
-                # The fit of the prior has no sample weights.
-                weights = self._row_weights(None)
-                fits.append(self.inputs(self.n, "other inputs")[weights > 0])
-            if any(self.is_null(self.kernel, rows) for rows in fits):
+                fits.append(self.inputs(self.n, "other inputs")[unweighted])
+            if any(self.is_null(self.kernel, inputs) for inputs in fits):
                 return "nothing can be learned"
             U = len(np.unique(counted, axis=0))
             few = (self.n_components == "some" and self.n_landmarks < U) or (self.n_components == "auto" and U > 64)
