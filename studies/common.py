@@ -137,7 +137,28 @@ def kept(key: str, work: Callable[[], Any], *, by_library: bool = True) -> Any:
     return found
 
 
+def carried(row: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of the results on file that is not measured again, marked with the commit that it is of.
+
+    known : the results on file.
+    """
+    return row | {"commit": row.get("commit", known["commit"])}
+
+
 # Text and pictures
+
+
+def marked(name: str, row: dict[str, Any]) -> str:
+    """Return the name of a row, with its commit if it is one of an earlier run."""
+    return f"{name} (commit {row['commit']})" if "commit" in row else name
+
+
+def of_all(measured: int, of: int, what: str) -> str:
+    """Return a sentence, after a space, on how much wider standard errors are with a part of the splits, or nothing."""
+    if measured >= of:
+        return ""
+    times = np.sqrt(of / measured)
+    return f" With {measured} of the {of} {what}, standard errors are {times:.1f} times as wide as with all of them."
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)) -> str:
