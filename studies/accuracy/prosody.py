@@ -20,7 +20,12 @@ Labels. The corpus also grades the boundary after each word. "joint" trains on p
 labels) and sums the marginals over the boundary, which is never seen at test time: the chain then knows of phrases.
 
 Choices (kernel, labels, weights of the groups, gamma, C; c2 and C of the baselines) are made on one of five folds of
-dev, speakers kept apart; the test set is labelled by what was chosen.
+dev, speakers kept apart; the test set is labelled by what was chosen. The choices on file are taken; `--choose 1` makes
+them again.
+
+For its time, a run measures the rows of MEASURED alone and keeps the others on file, with the commit that they are of.
+The others are those with the early release, for which MiniLM would have to be fitted, and some that no conclusion rests
+on. `--every 1` measures all of them. The test set is whole, so that standard errors stay the same.
 """
 
 from __future__ import annotations
@@ -127,25 +132,20 @@ def make_pair(
     train: Sentences,
     test: Sentences,
     vectors: tuple[np.ndarray, np.ndarray],
-    early: tuple[np.ndarray, np.ndarray],
-    tuned: tuple[np.ndarray, np.ndarray],
+    early: tuple[np.ndarray, np.ndarray] | None = None,
+    tuned: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Pair:
     lex = [beside(np.concatenate(lexical(data)), data, 2) for data in (train, test)]
     rate = [beside(rows, data, 1) for rows, data in zip(rates(train, test), (train, test), strict=True)]
     V = components(*[rows.astype(np.float32) for rows in vectors], 200)
-    older = [beside(rows, data, 1) for rows, data in zip(early, (train, test), strict=True)]
-    said = [
-        beside(rows[:, :HEADS].astype(np.float32), data, 1) for rows, data in zip(tuned, (train, test), strict=True)
-    ]
-    last = components(*[rows[:, HEADS:].astype(np.float32) for rows in tuned], 100)
-    groups = {
-        "lexical": scaled(*lex),
-        "rates": scaled(*rate),
-        "vectors": V,
-        "early": scaled(*older),
-        "tuned": scaled(*said),
-        "last": last,
-    }
+    groups = {"lexical": scaled(*lex), "rates": scaled(*rate), "vectors": V}
+    if early is not None and tuned is not None:
+        older = [beside(rows, data, 1) for rows, data in zip(early, (train, test), strict=True)]
+        said = [
+            beside(rows[:, :HEADS].astype(np.float32), data, 1) for rows, data in zip(tuned, (train, test), strict=True)
+        ]
+        last = components(*[rows[:, HEADS:].astype(np.float32) for rows in tuned], 100)
+        groups |= {"early": scaled(*older), "tuned": scaled(*said), "last": last}
     return Pair(name, train, test, groups)
 
 
@@ -293,6 +293,15 @@ PAIRS = (
     ("the chain, with all of these", "rbf, 2 labels, + early, tuned", "Nystroem + LR, 2 labels, + early, tuned"),
 )
 BASELINES = ("CRFsuite", "Nystroem")
+MEASURED = (
+    "linear, joint labels",
+    "rbf, 2 labels",
+    "linear, 2 labels",
+    "linear, joint labels, lexical",
+    "linear, joint labels, lexical + rates",
+    "Nystroem + LR, 2 labels",
+    "CRFsuite, dicts + rates, 2 labels",
+)
 PUBLISHED = (
     ("BERT-base, fine-tuned", 83.2, 68.6),
     ("3-layer BiLSTM", 82.1, 66.4),
@@ -304,52 +313,88 @@ PUBLISHED = (
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     warnings.simplefilter("ignore", ConvergenceWarning)
+    known: dict[str, Any] = common.load("accuracy.prosody") or {"rows": [], "trials": {}, "pairs": []}
+    on_file = {row["name"]: row for row in known["rows"]}
+    names = [name for name in grid() if options.every or name in MEASURED]
+    again = [name for name in names if options.choose or name not in on_file]
     dev, test = sentences("dev", 3), sentences("test", 3)
-    inputs = [(rows(dev), rows(test)) for rows in (rows_of, early_rates, tuned_rows)]
-    pairs = [validation_pair(dev, k, *[rows for rows, _ in inputs]) for k in VALIDATION]
-    pairs.append(make_pair("test", dev, test, *inputs))
-    trials: dict[str, list[dict[str, Any]]] = {}
-    chosen, seconds, marginals, total = {}, {}, {}, 0.0
-    for name, specs in grid().items():
-        tried = [[predict(pair, spec) for pair in pairs[:-1]] for spec in specs]
-        found = [[scores(P, pair.test) for (P, _), pair in zip(one, pairs, strict=False)] for one in tried]
-        best = int(np.argmax([np.mean([two for two, _ in one]) for one in found]))
-        last = predict(pairs[-1], specs[best])
-        trials[name] = [{"spec": spec, "scores": one} for spec, one in zip(specs, found, strict=True)]
-        chosen[name], seconds[name] = specs[best], last[1]
-        marginals[name] = [*[P for P, _ in tried[best]], last[0]]
-        total += last[1] + sum(spent for one in tried for _, spent in one)
+    readers = (rows_of, early_rates, tuned_rows) if any("early" in name for name in names) else (rows_of,)
+    inputs = [(read(dev), read(test)) for read in readers]
+    validation = [validation_pair(dev, k, *[rows for rows, _ in inputs]) for k in VALIDATION] if again else []
+    last = make_pair("test", dev, test, *inputs)
+    trials, marginals, found, total = dict(known["trials"]), {}, {}, 0.0
+    for name in names:
+        spec = None if name in again else on_file[name]["spec"]
+        row: dict[str, Any] = {"name": name, "validation": None if spec is None else on_file[name]["validation"]}
+        if spec is None:
+            tried = [[predict(pair, one) for pair in validation] for one in grid()[name]]
+            each = [[scores(P, pair.test) for (P, _), pair in zip(one, validation, strict=True)] for one in tried]
+            best = int(np.argmax([np.mean([two for two, _ in one]) for one in each]))
+            spec, row["validation"] = grid()[name][best], np.mean(each[best], axis=0)
+            trials[name] = [{"spec": one, "scores": own} for one, own in zip(grid()[name], each, strict=True)]
+            total += sum(spent for one in tried for _, spent in one)
+        marginals[name], seconds = predict(last, spec)
+        total += seconds
+        found[name] = row | {"test": scores(marginals[name], test), "seconds": seconds, "spec": spec}
+        print(found[name], flush=True)
     for name, members in MEANS.items():
-        marginals[name] = [mean_of([marginals[one][k] for one in members]) for k in range(len(pairs))]
-        seconds[name] = sum(seconds[one] for one in members)
-    rows = []
-    for name, parts in marginals.items():
-        found = [scores(P, pair.test) for P, pair in zip(parts, pairs, strict=True)]
-        two, three = np.mean(found[:-1], axis=0)
-        row = {"name": name, "validation": [two, three], "test": found[-1]}
-        rows.append(row | {"seconds": seconds[name], "spec": chosen.get(name)})
-    results: dict[str, Any] = {
+        if all(one in again for one in members):
+            held = [[predict(pair, found[one]["spec"])[0] for one in members] for pair in validation]
+            each = [scores(mean_of(parts), pair.test) for parts, pair in zip(held, validation, strict=True)]
+            marginals[name] = mean_of([marginals[one] for one in members])
+            found[name] = {
+                "name": name,
+                "validation": np.mean(each, axis=0),
+                "test": scores(marginals[name], test),
+                "seconds": sum(found[one]["seconds"] for one in members),
+                "spec": None,
+            }
+    rows = [
+        found[name] if name in found else common.carried(on_file[name], known)
+        for name in (*grid(), *MEANS)
+        if name in found or name in on_file
+    ]
+    return {
         "rows": rows,
         "trials": trials,
         "fit_seconds": total,
         "words": [int(dev.lengths.sum()), int(test.lengths.sum())],
+        **comparisons(rows, marginals, test, known),
+        "pairs": gains_of_parts(marginals, test, known["pairs"]),
     }
+
+
+def comparisons(
+    rows: list[dict[str, Any]], marginals: dict[str, np.ndarray], test: Sentences, known: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the best rows by validation, and their lead on the others; leads on rows of an earlier run are kept."""
+    results: dict[str, Any] = {}
     for k, grades in enumerate((2, 3)):
-        right = {row["name"]: is_right(marginals[row["name"]][-1], test, grades) for row in rows if row["test"][k] > 0}
+        right = {name: is_right(P, test, grades) for name, P in marginals.items() if grades == 2 or P.shape[1] == 3}
         for early in (False, True):
-            some = [row for row in rows if ("early" in row["name"]) == early and row["name"] in right]
+            some = [row for row in rows if ("early" in row["name"]) == early and row["test"][k] > 0]
             ours = [row for row in some if not row["name"].startswith(BASELINES)]
             best = max(ours, key=lambda row: np.nan_to_num(row["validation"][k]))["name"]
             key = f"early_{grades}" if early else f"{grades}"
             results[f"best_{key}"] = best
             results[f"against_{key}"] = {
-                row["name"]: common.bootstrap_p(right[best], right[row["name"]]) for row in some if row["name"] != best
+                name: common.bootstrap_p(right[best], right[name]) if {best, name} <= set(right) else lead
+                for name in [row["name"] for row in some if row["name"] != best]
+                if (lead := known.get(f"against_{key}", {}).get(name)) or {best, name} <= set(right)
             }
-    right = {name: is_right(parts[-1], test, 2) for name, parts in marginals.items()}
-    results["pairs"] = [
-        (what, ours, other, *common.bootstrap_p(right[ours], right[other])) for what, ours, other in PAIRS
-    ]
     return results
+
+
+def gains_of_parts(marginals: dict[str, np.ndarray], test: Sentences, known: list[Any]) -> list[Any]:
+    """Return the gain of each part on the test set; those of rows of an earlier run are kept."""
+    right, on_file = {name: is_right(P, test, 2) for name, P in marginals.items()}, {one[0]: one for one in known}
+    return [
+        (what, ours, other, *common.bootstrap_p(right[ours], right[other]))
+        if {ours, other} <= set(right)
+        else on_file[what]
+        for what, ours, other in PAIRS
+        if what in on_file or {ours, other} <= set(right)
+    ]
 
 
 def mean_of(parts: list[np.ndarray]) -> np.ndarray:
@@ -374,17 +419,17 @@ def section(results: dict[str, Any]) -> str:
 
     def gains(key: str) -> str:
         return "".join(
-            f"\n  - {100 * gain:+.2f} points on {name} ({p_value(p)})"
+            f"\n  - {100 * gain:+.2f} points on {common.marked(name, at[name])} ({p_value(p)})"
             for name, (gain, p) in results[f"against_{key}"].items()
             if name.startswith(BASELINES)
         )
 
     at = {row["name"]: row for row in results["rows"]}
     best = {key: at[results[f"best_{key}"]] for key in ("2", "3", "early_2", "early_3")}
-    marked = {row["name"] for row in best.values()}
+    bold = {row["name"] for row in best.values()}
     rows = [
         (
-            f"**{row['name']}**" if row["name"] in marked else row["name"],
+            common.marked(f"**{row['name']}**" if row["name"] in bold else row["name"], row),
             *[number(value) for value in (*row["validation"], *row["test"])],
             f"{row['seconds']:.0f}",
         )
@@ -392,7 +437,10 @@ def section(results: dict[str, Any]) -> str:
     ]
     rows += [(f"{name}, published", "-", "-", f"{two}", f"{three}", "-") for name, two, three in PUBLISHED]
     table = common.markdown(("model", "validation, 2", "3 grades", "test, 2", "test, 3", "seconds"), rows)
-    parts = "".join(f"\n  - {what} {100 * gain:+.2f} ({p_value(p)})" for what, _, _, gain, p in results["pairs"])
+    parts = "".join(
+        f"\n  - {common.marked(what, at[ours] if 'commit' in at[ours] else at[other])} {100 * gain:+.2f} ({p_value(p)})"
+        for what, ours, other, gain, p in results["pairs"]
+    )
 
     def bars(row: dict[str, Any]) -> str:
         two = row["test"][0]
@@ -422,8 +470,8 @@ labelled by what they chose. Rows in bold are those that validation chose, with 
 - Against the baselines, 2 grades, by resampling sentences:{gains("2")}
 - The same with the early release:{gains("early_2")}
 - The gain of each part on the test set, with all else unchanged:{parts}
-- All fits of these rows, the choice included, took {results["fit_seconds"] / 60:.0f} minutes on one core, those of
-  MiniLM to the early release not counted.
+- The fits of the run took {results["fit_seconds"] / 60:.0f} minutes on one core, those of MiniLM to the early release
+  not counted. A commit marks what is of an earlier run.
 {TRIED}"""
 
 
@@ -439,3 +487,6 @@ In practice: on a corpus of a hundred thousand words, a linear ChainCRF on out-o
 lexical features gives most of the accuracy in half a minute; kernels and vectors add the last tenths. Where a
 larger corpus with other labels of the same kind is at hand, fit a small network to it and hand its vectors to the CRF.
 """
+
+
+OPTIONS = {"every": 0, "choose": 0}
