@@ -1,10 +1,10 @@
 """Secondary structure of proteins from single sequences: accuracy of residues, log-loss and calibration.
 
 Protocol. Train on CB513 in the version of NetSurfP-2.0 (rows of one and the same chain merged: 432 chains, 106,423
-residues) and test on TS115, 115 chains of newer structures, three states. Then run five folds of whole chains of CB513,
-scored where the masks of the benchmark are true (83,991 residues in all). The third split is that of Qian and Sejnowski
-(1988), 111 chains to train, 17 to test. No alignments come with the data: these are figures of single sequences, for
-which the literature has 65 to 70 %.
+residues) and test on TS115, 115 chains of newer structures, three states. The second split is that of Qian and
+Sejnowski (1988), 111 chains to train, 17 to test. With `--folds 5`, five folds of whole chains of CB513 follow, scored
+where the masks of the benchmark are true (83,991 residues in all). No alignments come with the data: these are figures
+of single sequences, for which the literature has 65 to 70 %.
 
 Every model sees the same window of eight residues to either side, and the composition of the chain:
 
@@ -15,13 +15,14 @@ Every model sees the same window of eight residues to either side, and the compo
 Linear models and CRFsuite have the first, models with an rbf kernel the second. The "segments" models of kernelcrf have
 nine states for three: first, inner and last residue of a run of H, E or C. A constraint says which state may follow
 which, and the probabilities of the states of a structure are summed. Hyperparameters are chosen in the training set
-alone, by the log-loss on 30 of its chains after fitting to 60 others; for the folds of CB513 and for TS115 once, in the
-training part of the first fold. The model is then fitted to the whole training set. Labels are decoded by the
-marginals. Kernels have 400 landmarks in the choice, 500 in the folds and 800 in the other fits. The SVC is fitted to
-20,000 residues at most, drawn at random (5,000 in the choice, 10,000 in the folds), and chosen by its error, for it has
-no probabilities.
+alone, by the log-loss on 30 of its chains after fitting to 60 others. For the folds of CB513 and for TS115 this is done
+once, in the training part of the first fold, or in all of CB513 if there are no folds. The model is then fitted to the
+whole training set. Labels are decoded by the marginals. Kernels have 400 landmarks in the choice, 500 in the folds and
+800 in the other fits. The SVC is fitted to 20,000 residues at most, drawn at random (5,000 in the choice, 10,000 in the
+folds), and chosen by its error, for it has no probabilities.
 
-`--folds 0` leaves the cross-validation out.
+For its time, a run takes the hyperparameters on file (`--choose 1` chooses them again), and keeps the folds of CB513 on
+file, with the commit that they are of. The test sets are whole, so that standard errors stay the same.
 """
 
 from __future__ import annotations
@@ -270,27 +271,31 @@ def bins(y: list[np.ndarray], P: list[np.ndarray], classes: np.ndarray, n_bins: 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     warnings.simplefilter("ignore")
-    found: dict[str, Any] = {"folds": {name: [] for name in MODELS}, "ts115": {}, "qian_sejnowski": {}}
+    known = common.load("accuracy.proteins") or {}
+    on_file = {} if options.choose else known
+    found: dict[str, Any] = {"folds": {}, "ts115": {}, "qian_sejnowski": {}}
     cb513 = merged()
     encoded, sides = _encoded(cb513, _chains(load_ts115()))
     _, y, mask = cb513
+    chosen = {name: row["params"] for name, row in on_file.get("ts115", {}).items()}
     for fold, (train, test) in enumerate(KFold(5, shuffle=True, random_state=0).split(y)):
         parts = [(rows, _take(y, rows), _take(mask, rows)) for rows in (train, test)]
         for name in MODELS if fold < options.folds else ():
-            params = found["folds"][name][0]["params"] if fold else None
-            work = lambda n=name, s=parts, p=params: assess(n, *s, encoded, "folds", p)  # noqa: E731
-            found["folds"][name].append(kept(f"cb513 {fold} {name}", work))
+            work = lambda n=name, s=parts: assess(n, *s, encoded, "folds", chosen.get(n))  # noqa: E731
+            row = kept(f"cb513 {fold} {name} {chosen.get(name)}", work)
+            chosen.setdefault(name, row["params"])
+            found["folds"].setdefault(name, []).append(row)
+    if not found["folds"] and "folds" in known:
+        found |= {"folds": known["folds"], "commit of folds": known.get("commit of folds", known["commit"])}
     for name in reversed(MODELS):
-        params = found["folds"][name][0]["params"] if found["folds"][name] else None
-        work = lambda n=name, p=params: assess(n, *sides, encoded, "fit", p)  # noqa: E731
-        found["ts115"][name] = kept(f"ts115 {name}", work)
+        work = lambda n=name: assess(n, *sides, encoded, "fit", chosen.get(n))  # noqa: E731
+        found["ts115"][name] = kept(f"ts115 {name} {chosen.get(name)}", work)
     own, halves = _encoded(_chains(load_qian_sejnowski("train")), _chains(load_qian_sejnowski("test")))
+    chosen = {name: row["params"] for name, row in on_file.get("qian_sejnowski", {}).items()}
     for name in reversed(MODELS):
-        work = lambda n=name: assess(n, *halves, own)  # noqa: E731
-        found["qian_sejnowski"][name] = kept(f"qian_sejnowski {name}", work)
-    rows = [row for key in ("qian_sejnowski", "ts115") for row in found[key].values()]
-    rows += [row for own in found["folds"].values() for row in own]
-    return {**found, "seconds": sum(row["search"] + row["fit"] for row in rows)}
+        work = lambda n=name: assess(n, *halves, own, params=chosen.get(n))  # noqa: E731
+        found["qian_sejnowski"][name] = kept(f"qian_sejnowski {name} {chosen.get(name)}", work)
+    return found
 
 
 def _encoded(*sides: tuple[list[np.ndarray], ...]) -> tuple[dict[str, list[Any]], list[tuple[Any, ...]]]:
@@ -320,7 +325,7 @@ def section(results: dict[str, Any]) -> str:
     best = 100 * results["qian_sejnowski"][OURS]["accuracy"]
     return TEXT.format(
         **tables,
-        folds=_folds(results["folds"]),
+        folds=_folds(results["folds"], results.get("commit of folds")),
         verdict="met" if best >= PUBLISHED_QIAN_SEJNOWSKI else "missed",
         qian=best,
         published=PUBLISHED_QIAN_SEJNOWSKI,
@@ -334,7 +339,7 @@ def section(results: dict[str, Any]) -> str:
 
 def _gain(results: dict[str, Any], ours: str, other: str) -> str:
     """Return points of accuracy between two models over the folds of CB513 / on TS115, or dashes."""
-    folds = [[fold["accuracy"] for fold in results["folds"][name]] for name in (ours, other)]
+    folds = [[fold["accuracy"] for fold in results["folds"].get(name, [])] for name in (ours, other)]
     ts115 = [[results["ts115"][name]["accuracy"]] if name in results["ts115"] else [] for name in (ours, other)]
     return " / ".join(f"{100 * (np.mean(a) - np.mean(b)):+.1f}" if a and b else "-" for a, b in (folds, ts115))
 
@@ -343,8 +348,11 @@ def _probabilistic(row: dict[str, Any]) -> list[str]:
     return [f"{row['log_loss']:.4f}", f"{100 * row['ece']:.2f}"] if "log_loss" in row else ["", ""]
 
 
-def _folds(folds: dict[str, list[dict[str, Any]]]) -> str:
-    """Return the table of the cross-validation, or nothing if it was not run."""
+def _folds(folds: dict[str, list[dict[str, Any]]], commit: str | None) -> str:
+    """Return the table of the cross-validation, or nothing if it was not run.
+
+    commit : that of an earlier run that the folds are of, if this run has none.
+    """
     if not folds.get(OURS):
         return ""
     rows = []
@@ -357,7 +365,8 @@ def _folds(folds: dict[str, list[dict[str, Any]]]) -> str:
         rows.append([name, *cells, f"{np.mean([fold['fit'] for fold in own]):.1f}"])
     head = ["model", "Q3, %", "log-loss", "calibration error, %", "p of Q3", "p of log-loss", "fit, s"]
     n = len(folds[OURS])
-    return f"""CB513, {n} folds of whole chains, mean and standard error over them, with p of paired t-tests of
+    earlier = f" (an earlier run, commit {commit})" if commit else ""
+    return f"""CB513, {n} folds of whole chains{earlier}, mean and standard error over them, with p of paired t-tests of
 "{OURS}" against the row:
 
 {common.markdown(head, rows)}
@@ -412,4 +421,4 @@ def figure(results: dict[str, Any]) -> None:
             ax.spines[["top", "right"]].set_visible(False)
 
 
-OPTIONS = {"folds": 5}
+OPTIONS = {"folds": 0, "choose": 0}
