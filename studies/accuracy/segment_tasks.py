@@ -285,7 +285,7 @@ def rbf(kind: Any, tol: float = 1e-3, **fixed: Any) -> Model:
     return Model(partial(kind, kernel="rbf", tol=tol, **fixed), grid=proteins.GRID)
 
 
-def protein_task(title: str, n: int, split: Callable[[int], Split], use: str) -> Task:
+def protein_task(title: str, n: int, split: Callable[[int], Split]) -> Task:
     return Task(
         title,
         n,
@@ -300,10 +300,7 @@ def protein_task(title: str, n: int, split: Callable[[int], Split], use: str) ->
         (("Q3, %", 100, 2), ("log-loss", 1, 4)),
         choice=protein_choice,
         criterion=(1, -1),
-        sizes={
-            "choice": {"n_components": proteins.N_LANDMARKS["choice"]},
-            "fit": {"n_components": proteins.N_LANDMARKS[use]},
-        },
+        sizes={use: {"n_components": proteins.N_LANDMARKS["choice"]} for use in ("choice", "fit")},
     )
 
 
@@ -513,7 +510,7 @@ def address_task() -> Task:
     segments = partial(SegmentCRF, "linear", tol=1e-2, max_duration=6)
     features = {"segment_kernel": "linear", "pooling": address_features}
     return Task(
-        "US addresses, five folds",
+        "US addresses",
         5,
         address_split,
         {
@@ -534,8 +531,8 @@ def all_tasks() -> dict[str, Task]:
         "normal 200": synthetic("normal", 200, "Normal durations"),
         "geometric 200": synthetic("geometric", 200, "Geometric durations"),
         "addresses": address_task(),
-        "ts115": protein_task("CB513 to TS115", 1, ts115_split, "fit"),
-        "cb513": protein_task("CB513, five folds", 5, cb513_split, "folds"),
+        "ts115": protein_task("CB513 to TS115", 1, ts115_split),
+        "cb513": protein_task("CB513", 5, cb513_split),
         "chunking": text_task("chunking", "CoNLL-2000, 2,000 training sentences", 8, chunk_features),
         "entities": text_task("entities", "WNUT-17", 6, entity_features),
         "activity": activity_task(),
