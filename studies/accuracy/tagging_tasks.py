@@ -16,12 +16,15 @@ CRFsuite         a linear CRF, by L-BFGS until its own test of convergence or 40
 kernelcrf        ChainCRF("linear"), the same features and labels: the same model, fitted by the dual solver to 0.1 %
 kernelcrf, ...   what the speed is good for: richer templates, IOBES labels, vectors (for each task, `OURS`)
 
-The penalty is C = 1 / (2 c2) throughout. Each model has its own search over the same ladder of values, which starts
-with three of them (`START`) and goes on while the best is at an end of what was tried. Scores are token accuracy, F1 of
-spans as conlleval counts them (kernelcrf.metrics), and log-loss and expected calibration error of token marginals (15
-bins). Seconds are CPU time of the final fit on one thread, from sparse matrices, or from lists of names for CRFsuite,
-to weights. I-LST, which training never shows, is left out of log-loss and calibration (2 tokens of the test set).
-p-values: bootstrap over sentences of the test set.
+The penalty is C = 1 / (2 c2) throughout, the best of three values (`VALUES`) for each model. Scores are token accuracy,
+F1 of spans as conlleval counts them (kernelcrf.metrics), and log-loss and expected calibration error of token marginals
+(15 bins). Seconds are CPU time of the final fit on one thread, from sparse matrices, or from lists of names for
+CRFsuite, to weights. I-LST, which training never shows, is left out of log-loss and calibration (2 tokens of the test
+set). p-values: bootstrap over sentences of the test set.
+
+For its time, a run takes the held-out scores on file (`--choose 1` measures them again), and measures the rows of
+MEASURED. The others stay on file, with the commit that they are of; `--every 1` measures all. An earlier run went on
+up a ladder of values to C = 100. The test sets are whole, so that standard errors stay the same.
 """
 
 from __future__ import annotations
@@ -278,12 +281,11 @@ Large C win where F1 of spans is the score, at the price of overconfident margin
 Entities: full words in a window of five and pairs of words did worse than a small set of shapes, affixes and
 lower-cased neighbours. CRFsuite and kernelcrf minimise the same objective but for pairs of feature and label that
 training never shows, which CRFsuite leaves out. With the same templates and each at its own C, neither is clearly
-better. On chunks kernelcrf is ahead on the test set but CRFsuite on held-out data, and on entities the difference is
-within the noise. One value of C was tried for the rich templates, whose fit was not timed, and for MiniLM. Kernels were
-not tried on the sparse columns: of hundreds of thousands, most are seen a few times, and products of them are what
-templates spell out. Single tokens take the largest C of the ladder on entities. On parts of speech kernelcrf tried C up
-to 10, its best on what was held out, and no further, for the time that larger values take; CRFsuite's search went on to
-100. Not tried: MiniLM for chunks and parts of speech.
+better. One value of C was tried for the rich templates and for MiniLM. Kernels were not tried on the sparse columns: of
+hundreds of thousands, most are seen a few times, and products of them are what templates spell out. The rows of an
+earlier run, which have a commit, went on from three values of C to 100 where the best was at an end. On parts of speech
+kernelcrf stopped at 10, for the time that larger values take, and CRFsuite went on to 100. Not tried: MiniLM for chunks
+and parts of speech.
 
 In practice: for sparse features take `ChainCRF("linear")` with IOBES labels and generous templates, and divide by a
 temperature if probabilities matter. If a few names decide, vectors of a frozen language model as extra columns are
@@ -313,13 +315,10 @@ TASKS = {
     )
 }
 SAME = {"chunking": "usual", "entities": "entities", "pos": "pos"}
-LADDER = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-START = {"chunking": (1.0, 3.0, 10.0), "entities": (3.0, 10.0, 30.0), "pos": (1.0, 3.0, 10.0)}
-# Of these the starting values are all that kernelcrf tries, for the time that the next step up the ladder takes.
-NO_FURTHER = ("pos",)
+VALUES = {"chunking": (1.0, 3.0, 10.0), "entities": (3.0, 10.0, 30.0), "pos": (1.0, 3.0, 10.0)}
+MEASURED = {"chunking": ("CRFsuite", "kernelcrf"), "entities": ("per token", "CRFsuite", "kernelcrf"), "pos": ()}
 MAX_ITERATIONS = 400
-# What is tried beyond the same features: templates, how spans are written, and the values of C that the search starts
-# with; a single value is not searched.
+# What is tried beyond the same features: templates, how spans are written, and the values of C.
 OURS: dict[str, dict[str, tuple[str, str, tuple[float, ...]]]] = {
     "chunking": {"rich templates, IOBES": ("rich", "IOBES", (2.0,))},
     "entities": {"MiniLM": ("entities + vectors", "IOB2", (1.0,))},
@@ -367,33 +366,27 @@ def reliability(y: Sequence[Sequence[Any]], P: Sequence[np.ndarray], classes: Se
     }
 
 
-def searched(start: Sequence[float], score: Callable[[float], float]) -> dict[float, float]:
-    """Score values of the ladder until the best is at neither end of those tried, or at an end of the ladder."""
-    scores = {C: score(C) for C in start}
-    while True:
-        tried = [LADDER.index(C) for C in sorted(scores)]
-        best = LADDER.index(max(scores, key=scores.__getitem__))
-        further = best + 1 if best == tried[-1] else best - 1 if best == tried[0] else best
-        if further in tried or not 0 <= further < len(LADDER):
-            return dict(sorted(scores.items()))
-        scores[LADDER[further]] = score(LADDER[further])
-
-
 def choose(
-    task: Task, make: Callable[[Any, bool], Any], candidates: Sequence[Any], search: bool = True
+    task: Task, make: Callable[[Any, bool], Any], candidates: Sequence[float], known: dict[str, Any]
 ) -> dict[str, Any]:
-    """Refit and test the candidate with the best held-out score; make(candidate, last) fits it."""
+    """Refit and test the candidate with the best held-out score; make(candidate, last) fits it.
+
+    known : the row on file, whose held-out scores and temperature are taken.
+    """
     _, held_out, _, test = parts_of(task, False)
-
-    def score(one: Any) -> float:
-        return held_out_score(task, make(one, False), held_out)
-
-    scores = searched(candidates, score) if search else {one: score(one) for one in candidates}
-    best = max(scores, key=scores.__getitem__)
+    on_file = {float(C): score for C, score in known.get("held_out", {}).items()}
+    scores = {
+        C: on_file[C] if C in on_file else held_out_score(task, make(C, False), held_out)
+        for C in candidates
+        if len(candidates) > 1 or C in on_file
+    }
+    best = max(scores, key=scores.__getitem__, default=candidates[0])
     model = make(best, True)
     result = tested(task, model, test)
     if isinstance(model, Scored):
-        result["tempered"] = temper(make(best, False), held_out, model, test)
+        same = known.get("chosen") == f"{best}"
+        temperature = known["tempered"]["temperature"] if same else temperature_of(make(best, False), held_out)
+        result["tempered"] = losses(model, test, temperature) | {"temperature": temperature}
     return result | {
         "n_iter": model.n_iter,
         "chosen": f"{best}",
@@ -401,24 +394,30 @@ def choose(
     }
 
 
+def losses(product: Scored, data: Data, temperature: float) -> dict[str, Any]:
+    """Return what depends on the temperature that divides the scores."""
+    _, P, classes = product.predict(data, temperature)
+    known = [[tag if tag in classes else None for tag in one] for one in data.y]
+    return {
+        "log_loss": log_loss(known, P, classes),
+        "ece": expected_calibration_error(known, P, classes),
+        "reliability": reliability(known, P, classes),
+    }
+
+
+def temperature_of(candidate: Scored, held_out: Data) -> float:
+    """Return the temperature of the least held-out log-loss."""
+    return min(TEMPERATURES, key=lambda one: losses(candidate, held_out, one)["log_loss"])
+
+
 def temper(candidate: Scored, held_out: Data, model: Scored, test: Data) -> dict[str, Any]:
     """Divide scores by the temperature of the least held-out log-loss; Viterbi's tags stay the same."""
-
-    def losses(product: Scored, data: Data, temperature: float) -> dict[str, Any]:
-        _, P, classes = product.predict(data, temperature)
-        known = [[tag if tag in classes else None for tag in one] for one in data.y]
-        return {
-            "log_loss": log_loss(known, P, classes),
-            "ece": expected_calibration_error(known, P, classes),
-            "reliability": reliability(known, P, classes),
-        }
-
-    best = min(TEMPERATURES, key=lambda one: losses(candidate, held_out, one)["log_loss"])
+    best = temperature_of(candidate, held_out)
     return {"temperature": best} | losses(model, test, best)
 
 
 def search_and_test(
-    task: Task, name: str, fit: Callable[..., Any], start: Sequence[float], search: bool = True, *settings: str
+    task: Task, name: str, fit: Callable[..., Any], values: Sequence[float], known: dict[str, Any], *settings: str
 ) -> dict[str, Any]:
     """Choose C on the held-out part, fit once more and test."""
     templates = settings[0] if settings else SAME[task.name]
@@ -431,19 +430,19 @@ def search_and_test(
 
         return common.kept(f"tagging {task.name} {name} {C} {'test' if last else 'held out'}", work)
 
-    return choose(task, make, start, search)
+    return choose(task, make, values, known)
 
 
-def models(task: Task) -> dict[str, Callable[[], dict[str, Any]]]:
-    start = START[task.name]
-    found = {
-        "per token": lambda: search_and_test(task, "per token", fit_per_token, start),
-        "CRFsuite": lambda: search_and_test(task, "CRFsuite", fit_crfsuite, start),
-        "kernelcrf": lambda: search_and_test(task, "kernelcrf", fit_chain, start, task.name not in NO_FURTHER),
+def models(task: Task) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
+    """Return for each row of a task the function that measures it, given the row on file."""
+    fits = {"per token": fit_per_token, "CRFsuite": fit_crfsuite, "kernelcrf": fit_chain}
+    found: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+        name: lambda known, n=name, f=fit: search_and_test(task, n, f, VALUES[task.name], known)
+        for name, fit in fits.items()
     }
-    for name, (templates, encoding, own) in OURS[task.name].items():
-        found[f"kernelcrf, {name}"] = lambda n=name, t=templates, e=encoding, o=own: search_and_test(
-            task, n, fit_chain, o, len(o) > 1, t, e
+    for name, (templates, encoding, values) in OURS[task.name].items():
+        found[f"kernelcrf, {name}"] = lambda known, n=name, t=templates, e=encoding, v=values: search_and_test(
+            task, n, fit_chain, v, known, t, e
         )
     return found
 
@@ -461,19 +460,24 @@ def f1_difference(ours: Any, theirs: Any, n_draws: int = 2000) -> tuple[float, f
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    found: dict[str, Any] = {"tasks": {}}
+    known = common.load("accuracy.tagging_tasks") or {"tasks": {}}
+    found: dict[str, Any] = {}
     for task in TASKS.values():
-        if options.only not in task.name:
-            found["tasks"][task.name] = {}
-            continue
-        rows = {name: common.kept(f"tagging {task.name} {name}", work) for name, work in models(task).items()}
+        on_file, rows = known["tasks"].get(task.name, {}), {}
+        for name, work in models(task).items():
+            if options.only in task.name and (options.every or name in MEASURED[task.name]):
+                rows[name] = work({} if options.choose else on_file.get(name, {}))
+                print(task.name, name, rows[name].get("f1"), rows[name]["fit_seconds"], flush=True)
+            elif name in on_file:
+                rows[name] = common.carried(on_file[name], known)
+        ours = rows.get("kernelcrf", {})
         for name, row in rows.items():
-            if "kernelcrf" in rows and name != "kernelcrf":
-                row["difference"], row["p"] = f1_difference(row["counts"], rows["kernelcrf"]["counts"])
-        found["tasks"][task.name] = {
+            if name != "kernelcrf" and "counts" in row and "counts" in ours:
+                row["difference"], row["p"] = f1_difference(row["counts"], ours["counts"])
+        found[task.name] = {
             name: {key: value for key, value in row.items() if key != "counts"} for name, row in rows.items()
         }
-    return found
+    return {"tasks": found}
 
 
 def section(results: dict[str, Any]) -> str:
@@ -485,7 +489,7 @@ def section(results: dict[str, Any]) -> str:
         score = ["F1"] if task.spans else []
         lines = [
             [
-                name,
+                common.marked(name, row),
                 *([f"{100 * row['f1']:.2f}"] if task.spans else []),
                 f"{100 * row['accuracy']:.2f}",
                 f"{row['log_loss']:.4f}",
