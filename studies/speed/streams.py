@@ -1,7 +1,7 @@
 """Streams of a million tokens, beside predict_proba of the whole.
 
 A linear ChainCRF with ten columns and four labels, and a linear SegmentCRF with durations up to 20, label a million
-tokens that were drawn at random. A stream takes them in blocks of 1,000, or one by one (a tenth of them); `lag` and
+tokens that were drawn at random. A stream takes them in blocks of 1,000, or some of them one by one; `lag` and
 `max_delay` are as the row says. All numbers are CPU time per token in one process, medians of rounds in turn; *first*
 and *last* are the medians of the first and of the last tenth of the pushes. The state is what `state()` returns after
 all tokens, and memory is what the peak of the process grows by while the stream runs, and while `predict_proba` runs,
@@ -19,7 +19,7 @@ import numpy as np
 from kernelcrf import ChainCRF, SegmentCRF
 from studies import common
 
-OPTIONS = {"tokens": 1_000_000, "rounds": 2}
+OPTIONS = {"tokens": 1_000_000, "pushed": 20_000, "rounds": 2}
 BLOCK, COLUMNS, LABELS = 1000, 10, 4
 CASES = {
     "ChainCRF, lag 0": ("chain", 0, None),
@@ -56,13 +56,13 @@ def push(live: Any, x: np.ndarray, size: int) -> np.ndarray:
     return np.array(took)
 
 
-def answer_times(crf: Any, case: tuple[str, int, int | None], x: np.ndarray) -> dict[str, float]:
+def answer_times(crf: Any, case: tuple[str, int, int | None], x: np.ndarray, pushed: int) -> dict[str, float]:
     """Return CPU seconds per token: of blocks, at first and at last, of single tokens, and of predict_proba."""
     _, lag, delay = case
     live = crf.stream(lag=lag, max_delay=delay)
     blocks, tenth = push(live, x, BLOCK), max(1, len(x) // BLOCK // 10)
     state = sum(array.nbytes for array in live.state().values())
-    alone = push(crf.stream(lag=lag, max_delay=delay), x[: len(x) // 10], 1)
+    alone = push(crf.stream(lag=lag, max_delay=delay), x[:pushed], 1)
     start = time.process_time()
     crf.predict_proba([x])
     whole = (time.process_time() - start) / len(x)
@@ -95,10 +95,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     x, _ = draw(options.tokens, 1)
     models = {kind: fit(kind) for kind in ("chain", "segments")}
     for name, case in CASES.items():
-        answer_times(models[case[0]], case, x[: 2 * BLOCK])
+        answer_times(models[case[0]], case, x[: 2 * BLOCK], BLOCK)
         print(name, flush=True)
     rounds = [
-        {name: answer_times(models[case[0]], case, x) for name, case in CASES.items()} for _ in range(options.rounds)
+        {name: answer_times(models[case[0]], case, x, options.pushed) for name, case in CASES.items()}
+        for _ in range(options.rounds)
     ]
     found = {
         name: {key: float(np.median([one[name][key] for one in rounds])) for key in rounds[0][name]} for name in CASES
