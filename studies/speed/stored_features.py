@@ -34,7 +34,7 @@ L, COLUMNS, GAMMA, TOKENS_OF_PASS = 9, 64, 0.005, 10_000
 STORAGE = ("stored", "recomputed")
 PASSES = {"500 landmarks": (500, 64), "1,000 landmarks": (1000, 64), "1,000 landmarks, 300 columns": (1000, 300)}
 SMOOTHNESS = (5e-3, 5e-4, 5e-5, 5e-6)
-OPTIONS = {"small": 30_000, "large": 300_000, "landmarks": 500, "rounds": 5}
+OPTIONS = {"small": 30_000, "large": 150_000, "landmarks": 500, "rounds": 5}
 
 
 def draw(n_tokens: int, n_columns: int = COLUMNS) -> tuple[np.ndarray, np.ndarray]:
