@@ -394,4 +394,4 @@ def write_page() -> None:
     PAGE.write_text(text, encoding="utf-8")
 
 
-OPTIONS = {"folds": 5, "epsilon": 1e-3, "synthetic": 1000, "rounds": 3}
+OPTIONS = {"folds": 3, "epsilon": 1e-3, "synthetic": 1000, "rounds": 2}

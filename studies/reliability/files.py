@@ -46,7 +46,7 @@ TARGETS = {
 BOMBS = "bombs: gzipped text, packed arrays, a line and a sequence without end"
 GIGABYTE = 1 << 30
 MOST_MEGABYTES = 1024
-OPTIONS = {"runs": 1_000_000, "learned": "", "only": ""}
+OPTIONS = {"runs": 400_000, "learned": "", "only": ""}
 
 
 def trials(options: argparse.Namespace) -> Iterator[Trial]:

@@ -25,7 +25,7 @@ from kernelcrf.distributed import RawSequences, SequenceSources
 from kernelcrf.fitting.checkpoints import Checkpoint
 from studies.common import Trial
 
-OPTIONS = {"kills": 20, "rounds": 3}
+OPTIONS = {"kills": 8, "rounds": 1}
 TOKENS, PARTS, LENGTH = 20_000, 8, 20
 OF_LARGE = {**LINEAR, "C": 1e-3, "tol": 1e-6}
 OF_SMALL = {**RBF, "tol": 1e-6}

@@ -349,4 +349,4 @@ def trials(options: argparse.Namespace) -> Iterator[Trial]:
     yield from memory(options.fits, options.predictions)
 
 
-OPTIONS = {"threads": 32, "rounds": 5, "processes": 4, "fits": 1000, "predictions": 100_000}
+OPTIONS = {"threads": 32, "rounds": 3, "processes": 4, "fits": 500, "predictions": 30_000}

@@ -410,4 +410,4 @@ def trials(options: argparse.Namespace) -> Iterator[Trial]:
         yield from killed(folder, options.kills, options.loads)
 
 
-OPTIONS = {"fits": 40, "rooms": 10, "signals": 30, "kills": 20, "loads": 500}
+OPTIONS = {"fits": 20, "rooms": 10, "signals": 15, "kills": 10, "loads": 250}
