@@ -70,7 +70,7 @@ TRIAL, MOST_EXPECTED = 8, 50
 # To show progress, P is evaluated after FIRST_REPORT passes, and when the passes have become LATER times as many.
 # It is also evaluated as soon as P - D is expected to be small enough: this gap is smaller than it was during the pass,
 # by a factor that is measured at each evaluation.
-FIRST_REPORT, LATER, FIRST_SHARE = 3, 4, 0.5
+FIRST_REPORT, LATER, FIRST_SHARE = 3, 6, 0.5
 
 
 @dataclass(frozen=True)
