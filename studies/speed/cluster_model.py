@@ -69,11 +69,7 @@ def constants(results: dict[str, Any]) -> Constants:
     few, many = observed(results)
     slope = 2 * (many["seconds"] - few["seconds"]) / (many["tokens"] - few["tokens"])
     scale = 1000 / cluster.N_FEATURES * 8 / cluster.N_LABELS
-    one, two = (
-        results["sizes"][f"{many['tokens']:,} tokens, one process, {name}"]["seconds"]
-        for name in ("one thread", "two threads")
-    )
-    threads = one / two
+    threads = results["threads"]["1"] / results["threads"]["2"]
     recomputed = dense * scale * times_stored(COLUMNS)
     return Constants(
         hashed, slope, dense * scale, recomputed, float(np.exp(bundle)), float(growth), part, byte, weight, threads
@@ -175,7 +171,7 @@ def write_page() -> None:
     commits: dict[str, list[str]] = {}
     for part in (name for name in cluster.PARTS if name in results):
         commits.setdefault(results.get("commits", {}).get(part, results["commit"]), []).append(part)
-    measured = ", ".join(f"{' and '.join(parts)} on commit {commit}" for commit, parts in commits.items())
+    measured = "; ".join(f"{', '.join(parts)}: commit {commit}" for commit, parts in commits.items())
     facts = f"`python -m studies speed.cluster`: {measured}; {facts}"
     text = PAGE.read_text(encoding="utf-8")
     for mark, part in {"measured": f"{cluster.table(results)}\n\n*{facts}*", "model": table(results)}.items():
