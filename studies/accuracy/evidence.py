@@ -1,13 +1,16 @@
 """C by the evidence, without held-out data, against the best C of a grid in hindsight.
 
-GPstruct's four tasks (linear kernel on the authors' features, their five splits) and letters (rbf kernel on pixels,
-gamma = 0.03, 500 landmarks; train on one fold, test on the other nine; the first `--letters` splits). Token error,
-decoded by the marginals. For each split
+GPstruct's four tasks (linear kernel on the authors' features, the first `--splits` of their five splits) and letters
+(rbf kernel on pixels, gamma = 0.03, 500 landmarks; train on one fold, test on 1,000 words of the other nine; the first
+`--letters` splits). Token error, decoded by the marginals. For each split
 
     evidence     `ChainCRF(C="evidence")`: no label but those of training is seen
     grid         every C of the grid, scored on the test data; "hindsight" is the C with the least mean error over the
                  splits of a task, which nobody can choose beforehand
     held out     the C of the grid with the least error on a fifth of the training sequences, fitted anew to all of them
+
+To save time, three of five and two of three splits are left, and not all test words of letters: standard errors are 1.3
+times as wide on GPstruct's tasks, and 1.2 times on letters.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ TASKS = {
     "letters": "letters",
 }
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+N_TESTED = 1000  # words of letters
 
 
 def load(task: str) -> tuple[Any, dict[str, Any]]:
@@ -43,7 +47,10 @@ def load(task: str) -> tuple[Any, dict[str, Any]]:
 def one(task: str, split: int) -> dict[str, Any]:
     data, params = load(task)
     classes = np.unique(np.concatenate(data.y)).tolist()
-    train, test = (data.take(side) for side in data.splits[split])
+    first, second = data.splits[split]
+    if task == "letters":
+        second = np.sort(np.random.default_rng(0).permutation(second)[:N_TESTED])
+    train, test = data.take(first), data.take(second)
 
     def model(C: Any) -> ChainCRF:
         return ChainCRF(C=C, classes=classes, decoding="marginal", tol=1e-3, random_state=0, **params)
@@ -80,8 +87,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         ]
         for task in TASKS
     }
-    spent = sum(row["evidence_seconds"] + row["held_seconds"] for rows in tasks.values() for row in rows)
-    return {"tasks": tasks, "seconds": spent}
+    return {"tasks": tasks}
 
 
 def section(results: dict[str, Any]) -> str:
@@ -122,4 +128,4 @@ The grid, token error in % by C:
 """
 
 
-OPTIONS = {"letters": 3, "splits": 5}
+OPTIONS = {"letters": 2, "splits": 3}
