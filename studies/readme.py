@@ -66,7 +66,7 @@ def field() -> str:
     from studies.accuracy import chords, few_labels
 
     entities = fmean(few_labels.f1_of(results("few_labels"), few_labels.OTHERS, "f1"))
-    events, segments = chords.shares(results("chords")["folds"], "runs")
+    events, segments = chords.shares(results("chords")["folds"], "chosen")
     published = chords.PUBLISHED
     rows = [
         [
