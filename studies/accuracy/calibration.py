@@ -1,6 +1,6 @@
 """Are the probabilities right? The mode, a temperature, and averages over the posterior, on held-out data.
 
-Segmentation and base noun phrases of GPstruct (linear kernel, the first `--splits` of the authors' five splits) and
+Segmentation and base noun phrases of GPstruct: linear kernel, the first `--splits` of the authors' five splits. Also
 letters (rbf kernel on pixels, gamma = 0.03, 80 landmarks; train on one fold, test on 1,000 words of the others; the
 first `--letters` splits). Of the training sequences of a split four fifths fit the model, with C by the evidence, and a
 fifth finds the temperatures:

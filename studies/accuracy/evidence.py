@@ -1,6 +1,6 @@
 """C by the evidence, without held-out data, against the best C of a grid in hindsight.
 
-GPstruct's four tasks (linear kernel on the authors' features, the first `--splits` of their five splits) and letters
+GPstruct's four tasks: linear kernel on the authors' features, the first `--splits` of their five splits. Also letters
 (rbf kernel on pixels, gamma = 0.03, 500 landmarks; train on one fold, test on 1,000 words of the other nine; the first
 `--letters` splits). Token error, decoded by the marginals. For each split
 
