@@ -149,8 +149,9 @@ def section(results: dict[str, Any]) -> str:
             lines.append([row, *cells, chosen, f"{own['seconds']:.0f}"])
         header = ["model", *(cell for column, *_ in task.columns for cell in (column, "p, chain", "p, segments"))]
         done = results["tasks"][name]["folds"]
-        part = f" ({done} of {task.n_splits} folds or draws)" if task.n_splits > 1 else ""
-        part += common.of_all(done, task.n_splits, "folds or draws")
+        part = f", {done} of {task.n_splits} folds or draws" if task.n_splits > 1 else ""
+        if done < task.n_splits:
+            part += f": standard errors {np.sqrt(task.n_splits / done):.1f} times as wide as with all"
         table = common.markdown([*header, "chosen", "CPU seconds"], lines)
         tables.append(f"**{common.marked(task.title, results['tasks'][name])}**{part}\n\n{table}")
     joined = "\n\n".join(tables)
