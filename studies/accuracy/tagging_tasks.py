@@ -273,7 +273,7 @@ def rows_of(X: sparse.csr_array, data: Data) -> list[sparse.csr_array]:
 INTRODUCTION = """Linear CRFs on sparse features are the strength of CRFsuite. All models of a task have the same
 features and held-out data. Further rows show what richer templates and vectors of a frozen language model (MiniLM, 384
 numbers each, in the same sparse matrix) add. Differences are tested by a bootstrap over the sentences of the test
-set."""
+set. A commit marks rows of an earlier run."""
 TRIED = """What was tried, on held-out data alone. Chunking: the larger part of the gain over the usual
 templates comes from the richer ones (affixes, shapes, words joined with parts of speech, n-grams of five). The smaller
 part comes from IOBES labels, which do little for the usual templates. CRFsuite may be given these templates as well.

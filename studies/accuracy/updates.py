@@ -174,7 +174,7 @@ def section(results: dict[str, Any]) -> str:
 `ChainCRF(prior=model)` on the ten tenths of the training sentences of CoNLL-2000, one after the other, beside refits on
 all sentences so far. An update reads the sentences of its week only; the first week is a fit without a prior. The
 vocabulary grows from {found[REFIT][0]["features"]:,} features to {refit["features"]:,}. Seconds are those of one refit
-on all sentences, or the mean of the later weeks.
+on all sentences, or the mean of the later weeks. A commit marks rows of an earlier run.
 
 {common.markdown(header, lines)}
 
