@@ -81,7 +81,7 @@ def forgeries(config):
     return dict.fromkeys(groups)
 
 
-def check_forgeries(path, target, answer, factors_of_one):
+def check_forgeries(path, target, answer, factors):
     """Load the file with each integer and each group of partners multiplied; return how many files were refused.
 
     answer : a function that loads a file and asks its model, and returns "answered" or the reason of the refusal.
@@ -89,7 +89,7 @@ def check_forgeries(path, target, answer, factors_of_one):
     config, arrays = content(path)
     text, refused = json.dumps(config), 0
     for group in forgeries(config):
-        for factor in factors_of_one if len(group) == 1 else FACTORS:
+        for factor in factors:
             forged = json.loads(text)
             found = list(integers(forged))
             for holder, place, _ in (found[i] for i in group):

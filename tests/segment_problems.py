@@ -42,10 +42,8 @@ def random_objective(
     spec = SegmentLabels.of(CLASSES if tags else np.arange(2))
     L, chains = len(spec.types), Chains.from_lengths(lengths)
     rules = SegmentRules(D, tail, spec.repeats, _legal(L) if legal else None)
-    labels = []
-    for T in lengths:
-        every = [y for y, own in all_labelings(spec, T) if is_possible(rules, own)]
-        labels.append(every[rng.integers(len(every))])
+    every = {T: [y for y, own in all_labelings(spec, T) if is_possible(rules, own)] for T in {*lengths}}
+    labels = [every[T][rng.integers(len(every[T]))] for T in lengths]
     labels, allowed = np.concatenate(labels), None
     if missing:
         allowed = np.eye(len(spec.classes), dtype=bool)[labels] | (rng.random((len(labels), 1)) < missing)

@@ -28,5 +28,5 @@ def test_no_more_threads_than_allowed():
 
 
 def test_memory_over_fits_and_predictions():
-    for trial in concurrency.memory(30, 1000):
+    for trial in concurrency.memory(30, 500):
         assert trial.failures == []

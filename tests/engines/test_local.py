@@ -6,14 +6,10 @@ import threading
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
 
 from kernelcrf.engines.local import LocalEngine
 from trials import interruption
-
-
-def blas_threads():
-    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+from trials.blas import blas_threads
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 5, -1])

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
@@ -24,7 +25,7 @@ SPARSE = {
 }
 
 
-@parametrize_with_checks(
+CHECKS = parametrize_with_checks(
     [
         DEFAULT,
         KernelClassifier(solver="newton-cg", tol=1e-11, random_state=0),
@@ -32,8 +33,28 @@ SPARSE = {
     ],
     expected_failed_checks=lambda estimator: SPARSE if estimator is DEFAULT else {},
 )
+
+
+def cases():
+    """Yield all checks. One compiles the dual solver for indices of 64 bits, which takes longer than all others."""
+    for case in CHECKS.args[1]:
+        estimator, check = getattr(case, "values", case)
+        compiles = estimator is DEFAULT and check.func.__name__ == "check_estimator_sparse_array"
+        yield pytest.param(estimator, check, marks=pytest.mark.slow) if compiles else case
+
+
+@pytest.mark.parametrize(CHECKS.args[0], list(cases()), **CHECKS.kwargs)
 def test_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("form", ["csc", "coo", "lil", "dok", "dia", "bsr"])
+def test_rows_of_any_sparse_format_are_those_of_csr(form):
+    X, y = problem(40, 3)
+    rows = sp.csr_array(np.where(X > 0, X, 0.0))
+    expected, found = (clone(DEFAULT).fit(own, y) for own in (rows, rows.asformat(form)))
+    np.testing.assert_array_equal(found.predict_proba(rows.asformat(form)), expected.predict_proba(rows))
+    np.testing.assert_array_equal(found.predict(rows.asformat(form)), expected.predict(rows))
 
 
 def problem(n_rows, n_classes, seed=0):

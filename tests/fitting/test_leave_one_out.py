@@ -72,7 +72,7 @@ def test_newton_steps_and_widths_are_those_of_dense_matrices(kind):
 def optimum(objective):
     """Return the minimum of an objective, as exactly as rounding allows."""
     theta = minimise(objective, Newton(), np.zeros(objective.layout.size), tol=1e-9).theta
-    for _ in range(4):
+    for _ in range(2):
         at = objective.evaluate(theta, curvature=True)
         H = np.column_stack([objective.hessian_product(at, e) for e in np.eye(len(theta))])
         theta = theta - np.linalg.solve(H, at.gradient)
@@ -113,7 +113,7 @@ def data():
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"inputs": of_tokens_and_steps(), "fit_intercept": "boundaries", "C": 100.0},
+        {"inputs": of_tokens_and_steps(n_components=10), "fit_intercept": "boundaries", "C": 100.0},
         {"kernel": "linear", "label_kernel": SIMILAR, "class_weight": "balanced"},
         {"constraints": [(i, j) for i in range(3) for j in range(3) if (i, j) != (0, 2)]},
         {"inputs": {"a": Input(columns=[0], n_components=10), "b": Input("linear", columns=[1], scores="steps")}},

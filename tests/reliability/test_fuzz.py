@@ -20,7 +20,7 @@ TARGETS = (
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("runs", [30, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [15, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("target", TARGETS)
 def test_executions_end_quietly_or_with_the_librarys_own_error(target, runs):
     for find in fuzz.plain(target, runs, seed=0)[:1]:

@@ -16,7 +16,7 @@ import pytest
 from kernelcrf import ChainCRF, GraphCRF, Input, KernelClassifier, MarkovNetwork, MultiLabelCRF, SegmentCRF, load
 from kernelcrf.penalties import ElasticNet
 
-STEPS, LONG = 1000, 20000
+STEPS, LONG = 640, 20000
 GRID = np.array([(a, b) for a in range(3) for b in range(3)], float)
 RNG = np.random.default_rng(0)
 
@@ -268,7 +268,7 @@ def two_fits(name):
     return options, [ask(estimator(**options, C=1.0).fit(*own), data[0][0]) for own in data]
 
 
-@pytest.mark.parametrize("n_fits", [15, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_fits", [8, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["ChainCRF", "SegmentCRF", "KernelClassifier", "GraphCRF", "MultiLabelCRF"])
 def test_threads_that_fit_again_change_whole_answers(name, n_fits):
     estimator, _, data = MACHINES[name]

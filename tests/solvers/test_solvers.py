@@ -24,6 +24,7 @@ from objectives import random_objective
 EVERY = sorted(set(SOLVERS) - {"dual"})
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", [{}, {"edge_inputs": 2}, {"label_kernel": "centred", "weighted": True}])
 def test_all_solvers_find_the_same_optimum(seed, kind):

@@ -17,18 +17,20 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF
 from studies import common
 from studies.common import Trial
 from trials import cases
+from trials.blas import blas_threads
 
 PLACES = (str(common.ROOT), str(common.ROOT / "tests"))
 FIT = """
@@ -42,6 +44,7 @@ sys.stdout.write(np.concatenate(model.predict_proba(X)).tobytes().hex())
 """
 
 
+@cache
 def models() -> dict[str, tuple[Any, Any]]:
     """Return fitted models, each with inputs for it."""
     case = cases.plain(m=25, longest=16, d=6)
@@ -72,11 +75,6 @@ def bits(model: Any, X: Any) -> bytes:
     if hasattr(model, "predict"):
         parts += [np.ascontiguousarray(labels).tobytes() for labels in model.predict(X)]
     return b"".join(parts)
-
-
-def blas_threads() -> list[int]:
-    """Return the threads of each BLAS library."""
-    return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
 
 
 def in_threads(n: int, work: Callable[[int], Any]) -> list[Any]:

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_info
 
 import kernelcrf
 from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF, persistence
@@ -35,6 +34,7 @@ from kernelcrf.formats import Record, read, write
 from kernelcrf.report import write_report
 from studies.common import Trial
 from trials import cases
+from trials.blas import blas_threads
 
 COMMAND = "from kernelcrf.cli import main; import os, sys; os.write(3, b'.'); main()"
 ESTIMATORS: dict[str, tuple[Callable[[], Any], Callable[[cases.Case], tuple[Any, Any]]]] = {
@@ -98,11 +98,6 @@ def as_before(model: Any, X: Any, expected: list[np.ndarray]) -> bool:
         return same(answers(model, X), expected)
     except Exception:
         return False
-
-
-def blas_threads() -> list[int]:
-    """Return the threads of each BLAS library."""
-    return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
 
 
 def idle() -> bool:
