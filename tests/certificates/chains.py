@@ -131,8 +131,10 @@ class ChainProblem(KernelProblem):
             return "kernel="
         if self.kernel != "linear" or self.edge_kernel not in (None, "linear"):
             counted = self.counted
-            # The fits of a prior, and those before a warm start, have no sample weights.
-            fits = [self._of_weight(self.rows, None) if self.warm_start == "other C" else counted]
+            # A warm start keeps the landmarks of the fit before, which has no sample weights. Nor has that of a prior.
+            fits = [] if self.warm_start else [counted]
+            if self.warm_start == "other C":
+                fits.append(self._of_weight(self.rows, None))
             if "other data" in (self.warm_start, self.checkpoint, self.prior):
                 unweighted = "other data" in (self.warm_start, self.prior)
                 fits.append(self._of_weight(self._rows("other inputs"), None if unweighted else self.weights))

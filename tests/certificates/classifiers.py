@@ -41,11 +41,13 @@ class ClassifierProblem(KernelProblem):
         if self.kernel != "linear":
             rows = np.vstack(self.rows)
             counted = rows[weights > 0]
-            # The fits of a prior, and those before a warm start, have no sample weights.
-            unweighted = self._row_weights(None) > 0
-            fits = [rows[unweighted] if self.warm_start == "other C" else counted]
-            if self.prior:
-                fits.append(self.inputs(self.n, "other inputs")[unweighted])
+            # A warm start keeps the landmarks of the fit before, which has no sample weights. Nor has that of a prior.
+            unweighted, other = self._row_weights(None) > 0, self.inputs(self.n, "other inputs")
+            fits = [] if self.warm_start else [counted]
+            if self.warm_start == "other C":
+                fits.append(rows[unweighted])
+            if self.prior or self.warm_start == "other data":
+                fits.append(other[unweighted])
             if any(self.is_null(self.kernel, inputs) for inputs in fits):
                 return "nothing can be learned"
             U = len(np.unique(counted, axis=0))
