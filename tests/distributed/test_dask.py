@@ -123,8 +123,8 @@ def test_without_dask_it_is_said_what_to_install(monkeypatch):
     [
         LINEAR,
         RBF,
-        {**RBF, "n_components": Landmarks(25, "random"), "solver": "newton-cg"},
-        {**RBF, "n_components": Landmarks(25, Farthest()), "laplace": True},
+        {**RBF, "n_components": Landmarks(10, "random"), "solver": "newton-cg"},
+        {**RBF, "n_components": Landmarks(10, Farthest()), "laplace": True},
         {**RBF, "n_components": Landmarks(25, features="recomputed")},
     ],
 )

@@ -11,6 +11,7 @@ from clusters import LINEAR, RBF, same
 from kernelcrf import ChainCRF, GraphCRF, Input, KernelClassifier, MultiLabelCRF, SegmentCRF
 from kernelcrf.basis import Landmarks
 from kernelcrf.distributed.cluster import releasing
+from kernelcrf.solvers import LBFGS
 
 distributed = pytest.importorskip("distributed")
 dask_engine = pytest.importorskip("kernelcrf.distributed.dask")
@@ -101,23 +102,28 @@ def test_parts_go_to_workers_that_join_and_come_back_from_workers_that_leave(eng
     assert {bundle.worker for bundle in parts.bundles} == set(cluster.nthreads())
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_fit_has_the_same_bits_for_any_number_of_workers_and_threads(vectors):
+    """Fits have the same bits after a few iterations as after many; `test_dask.py` goes on to the optimum."""
     X, y = vectors
     prior = ChainCRF("linear", C=1.0, laplace=True).fit(X[:15], y[:15])
-    recomputed = {**RBF, "n_components": Landmarks(25, features="recomputed")}
+    few, recomputed = ({**RBF, "n_components": n} for n in (8, Landmarks(8, features="recomputed")))
     tokens, labels = np.vstack(X), np.concatenate(y)
     sets = np.column_stack((labels == "up", tokens[:, 1] > 0.3)).astype(int)
-    entries = {"a": Input("rbf", of="x", n_components=9), "b": Input("linear", of="x", columns=[1])}
+    entries = {"a": Input("rbf", of="x", n_components=6), "b": Input("linear", of="x", columns=[1])}
     cases = [
-        *((ChainCRF(**settings), X, y) for settings in (LINEAR, RBF, recomputed)),
+        *((ChainCRF(**settings), X, y) for settings in (LINEAR, few, recomputed)),
         (ChainCRF("linear", prior=prior, tol=1e-9), X, y),
         (ChainCRF(inputs=entries, C=1.0, tol=1e-9, random_state=0), [{"x": x} for x in X], y),
         (SegmentCRF("linear", C=1.0, tol=1e-9, segment_kernel="linear"), X, y),
         (GraphCRF("linear", tol=1e-9), [(x, [[k, k + 1] for k in range(len(x) - 1)]) for x in X if len(x) > 1],
          [row for row in y if len(row) > 1]),
         (MultiLabelCRF("linear", structure="full", tol=1e-9), tokens, sets),
-        (KernelClassifier(**RBF), tokens, labels),
+        (KernelClassifier(**few), tokens, labels),
     ]  # fmt: skip
+    for model, *_ in cases:
+        # For segments, a cluster has another preconditioner than one machine.
+        model.set_params(solver=LBFGS(precondition=not isinstance(model, SegmentCRF)), max_iter=6)
     weights: list[list[np.ndarray]] = []
     for n_workers, threads in ((1, 1), (3, 2)):
         with in_process(n_workers, threads) as client:
