@@ -37,9 +37,9 @@ def vectors():
 
 
 def agree(model, X, y, **fit):
-    """The same estimator here and on a cluster."""
-    here = clone(model).set_params(solver="lbfgs", tol=1e-9).fit(X, y, **fit)
-    there = clone(model).set_params(solver="lbfgs", tol=1e-9, engine=Inline(forgetful=False)).fit(X, y, **fit)
+    """The same estimator here and on a cluster, whose iterations are the same."""
+    here = clone(model).set_params(solver="lbfgs", tol=1e-5).fit(X, y, **fit)
+    there = clone(model).set_params(solver="lbfgs", tol=1e-5, engine=Inline(forgetful=False)).fit(X, y, **fit)
     assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-10)
     assert there.classes_.tolist() == here.classes_.tolist()
     assert there.n_features_in_ == here.n_features_in_
