@@ -41,6 +41,7 @@ FIGURES = ROOT / "docs" / "figures"
 PACKAGES = ("kernelcrf", "numpy", "scipy", "scikit-learn", "numba", "safetensors", "python-crfsuite")
 # Blue, vermilion, green, purple, orange, sky: distinct for colour-blind readers too (Okabe and Ito).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+LADDER = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # values of C
 SHOWN_FAILURES = 20
 STARTED = time.time()
 SECONDS_KEPT: list[float] = []  # of parts that earlier runs left in the cache
@@ -143,6 +144,18 @@ def carried(row: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
     known : the results on file.
     """
     return row | {"commit": row.get("commit", known["commit"])}
+
+
+def searched(start: Sequence[float], score: Callable[[float], float]) -> dict[float, float]:
+    """Score values of the ladder until the best is at neither end of those tried, or at an end of the ladder."""
+    scores = {C: score(C) for C in start}
+    while True:
+        tried = [LADDER.index(C) for C in sorted(scores)]
+        best = LADDER.index(max(scores, key=scores.__getitem__))
+        further = best + 1 if best == tried[-1] else best - 1 if best == tried[0] else best
+        if further in tried or not 0 <= further < len(LADDER):
+            return dict(sorted(scores.items()))
+        scores[LADDER[further]] = score(LADDER[further])
 
 
 # Text and pictures
