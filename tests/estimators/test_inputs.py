@@ -177,7 +177,7 @@ def test_evidence_and_posterior_equal_those_of_columns_side_by_side(solver):
 def test_the_evidence_finds_a_variance_per_input_and_switches_noise_off():
     rng = np.random.default_rng(0)
     X = [np.column_stack([x, rng.normal(size=(len(x), 3))]) for x in DATA.X]
-    signal = Input("rbf", gamma=0.8, columns=slice(0, 2), n_components=20)
+    signal = Input("rbf", gamma=0.8, columns=slice(0, 2), n_components=10)
     inputs = {"signal": signal, "noise": Input("linear", columns=slice(2, 5))}
     crf = ChainCRF(inputs=inputs, C="evidence", tol=1e-8, laplace=True, random_state=0).fit(X, DATA.y)
     found = crf.input_variances_

@@ -134,7 +134,7 @@ def test_constraints_hold_within_pieces():
     rng = np.random.default_rng(0)
     X = [rng.normal(size=(150, 2)) for _ in range(8)]
     y = [["B" if t % 3 == 0 else "I" for t in range(150)] for _ in X]
-    crf = ChainCRF(constraints="BIO", n_components=10, random_state=0).fit(X, y)
+    crf = ChainCRF("rbf", constraints="BIO", n_components=10, random_state=0).fit(X, y)
     assert crf.certificate_.status == "optimal"
 
 
@@ -254,7 +254,7 @@ def test_the_choice_is_the_same_for_any_number_of_threads_and_on_a_cluster():
 
 def test_files_store_what_was_compared(tmp_path):
     X, y = straight(30)
-    crf = ChainCRF(random_state=0, n_components=20).fit(X, y)
+    crf = ChainCRF(gamma=0.3, random_state=0, n_components=20).fit(X, y)
     crf.save(tmp_path / "model.kcrf")
     assert load(tmp_path / "model.kcrf").search_ == crf.search_
 
@@ -270,7 +270,7 @@ def test_a_search_inside_a_search_sees_the_training_folds_only(monkeypatch):
     search = training.search_held_out
     monkeypatch.setattr(training, "search_held_out", spy)
     folds = list(KFold(2).split(X))
-    GridSearchCV(ChainCRF(n_components=10, random_state=0), {"tol": [1e-2]}, cv=folds, refit=False).fit(X, y)
+    GridSearchCV(ChainCRF("linear"), {"tol": [1e-2]}, cv=folds, refit=False).fit(X, y)
     assert seen == [{tuple(row) for i in train for row in X[i].tolist()} for train, _ in folds]
 
 
