@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from estimator_checks import leave_sparse_checks_to_the_slow_command
 from kernelcrf import KernelClassifier
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
@@ -35,15 +36,7 @@ CHECKS = parametrize_with_checks(
 )
 
 
-def cases():
-    """Yield all checks. One compiles the dual solver for indices of 64 bits, which takes longer than all others."""
-    for case in CHECKS.args[1]:
-        estimator, check = getattr(case, "values", case)
-        compiles = estimator is DEFAULT and check.func.__name__ == "check_estimator_sparse_array"
-        yield pytest.param(estimator, check, marks=pytest.mark.slow) if compiles else case
-
-
-@pytest.mark.parametrize(CHECKS.args[0], list(cases()), **CHECKS.kwargs)
+@leave_sparse_checks_to_the_slow_command(CHECKS, DEFAULT)
 def test_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import sklearn
 from sklearn.utils import ClassifierTags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from estimator_checks import leave_sparse_checks_to_the_slow_command
 from kernelcrf import ChainCRF
 
 
@@ -89,10 +91,12 @@ def _expected_failures(estimator):
     return {name: why for name, why in SINGLE_TOKEN_CHECKS.items() if name not in PASSED_OVER}
 
 
-@parametrize_with_checks(
-    # A number for gamma: "scale" reads all rows, whatever their weights, where a check wants weight 0 to be removal.
-    [ChainCRF("linear", C=1.0), SingleTokens("linear", C=1.0), SingleTokens(gamma=0.5, random_state=0, C=1.0)]
-)
+# A number for gamma: "scale" reads all rows, whatever their weights, where a check wants weight 0 to be removal.
+TOKENS = [SingleTokens("linear", C=1.0), SingleTokens(gamma=0.5, random_state=0, C=1.0)]
+CHECKS = parametrize_with_checks([ChainCRF("linear", C=1.0), *TOKENS])
+
+
+@leave_sparse_checks_to_the_slow_command(CHECKS, *TOKENS)
 def test_the_checks_of_scikit_learn(estimator, check):
     """Not by expected_failed_checks: pytest takes half a second for the traceback of each failure that is expected."""
     if check.func.__name__ in _expected_failures(estimator):
@@ -100,3 +104,11 @@ def test_the_checks_of_scikit_learn(estimator, check):
             check(estimator)
     else:
         check(estimator)
+
+
+@pytest.mark.parametrize("form", ["csc", "coo", "lil", "dok", "dia", "bsr"])
+def test_tokens_of_any_sparse_format_are_those_of_csr(form):
+    rng = np.random.default_rng(0)
+    rows, y = sp.csr_array(np.maximum(rng.normal(size=(40, 3)), 0.0)), np.arange(40) % 2
+    expected, found = (SingleTokens("linear", C=1.0).fit(own, y) for own in (rows, rows.asformat(form)))
+    np.testing.assert_array_equal(found.predict_proba(rows.asformat(form)), expected.predict_proba(rows))
