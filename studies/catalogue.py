@@ -15,7 +15,7 @@ from studies.common import ROOT
 FOLDERS = {"accuracy": "results", "speed": "benchmarks", "reliability": "reliability"}
 SUBJECTS = {
     "accuracy": {
-        "letters": "letters label_efficiency_letters active_learning",
+        "letters": "letters max_margin label_efficiency_letters active_learning",
         "signals": "activity streams segments",
         "proteins": "proteins",
         "text": "tagging_tasks few_labels several_inputs lexicon elastic_net spans costs",
