@@ -156,7 +156,7 @@ def test_the_evidence_and_the_posterior_use_the_prior(information, lengths):
     assert found.log_evidence == pytest.approx(-at.value - 0.5 * logdet)
     assert found.n_effective == pytest.approx(len(lam) - np.trace(np.linalg.inv(H) @ lam))
     np.testing.assert_allclose(found.posterior.covariance(slice(None)), np.linalg.inv(H), atol=1e-10)
-    sampled = laplace(objective, at, most_exact=0, n_draws=50)
+    sampled = laplace(objective, at, most_exact=0, n_draws=200)
     assert sampled.log_evidence == pytest.approx(found.log_evidence, abs=5 * sampled.error + 1e-6)
     assert sampled.n_effective == pytest.approx(found.n_effective, abs=2.0)
 
