@@ -16,6 +16,7 @@ from sklearn.model_selection import KFold
 
 from kernelcrf import ChainCRF, Input, SegmentCRF
 from kernelcrf.datasets import load_us_addresses
+from kernelcrf.penalties import ElasticNet
 from studies.accuracy import references
 from studies.accuracy.baselines import CRFsuite
 from studies.datasets import grobid_columns, grobid_templates, load_grobid, load_names, reference_features
@@ -27,11 +28,13 @@ Split: TypeAlias = tuple[np.ndarray, np.ndarray]
 PARSERATOR = {"c1": 0.1, "c2": 0.01, "max_iterations": 2**31 - 1}
 # Wapiti's defaults are 0.5 |theta|_1 and 0.0001 / 2 |theta|^2.
 WAPITI = {"c1": 0.5, "c2": 0.00005, "max_iterations": 300}
+C_OF_WAPITI = (1 / (2 * WAPITI["c2"]),)
 OWN, MORE, STEPS = "own", "more", "steps"
 CRFSUITE, CHAIN = "CRFsuite", "ChainCRF"
 CHAIN_MORE, SEGMENTS = "ChainCRF, more signs", "SegmentCRF, more signs"
 CHAIN_STEPS, CHAIN_ALL = "ChainCRF, signs of steps", "ChainCRF, more signs, also of steps"
-COMMITTEE = "committee of our models"
+CHAIN_L1, STEPS_L1 = "ChainCRF, Wapiti's penalties", "ChainCRF, signs of steps, Wapiti's penalties"
+CHOSEN, COMMITTEE = "the model chosen in each training set", "committee of our models"
 TOLERANCE = 1e-2
 
 
@@ -73,13 +76,19 @@ def crfsuite(parameters: Mapping[str, Any], C: float | None) -> CRFsuite:
     return CRFsuite(**parameters)
 
 
-def chain(weights: Any, C: float | None) -> ChainCRF:
-    return ChainCRF("linear", C=C, tol=TOLERANCE, weights=weights, random_state=0)
+def like_wapiti(l1: float | None) -> dict[str, Any]:
+    """Return the parameters of a model with an L1 penalty: as many iterations as Wapiti's, since C bounds no gap."""
+    return {} if l1 is None else {"penalty": ElasticNet(l1), "max_iter": WAPITI["max_iterations"]}
 
 
-def chain_with_steps(C: float | None) -> ChainCRF:
+def chain(weights: Any, C: float | None, l1: float | None = None) -> ChainCRF:
+    return ChainCRF("linear", C=C, tol=TOLERANCE, weights=weights, random_state=0, **like_wapiti(l1))
+
+
+def chain_with_steps(C: float | None, l1: float | None = None) -> ChainCRF:
     inputs = {"tokens": Input("linear"), "steps": Input("linear", scores="steps")}
-    return ChainCRF(inputs=inputs, C=C, tol=TOLERANCE, weights=("observed", "observed"), random_state=0)
+    observed = ("observed", "observed")
+    return ChainCRF(inputs=inputs, C=C, tol=TOLERANCE, weights=observed, random_state=0, **like_wapiti(l1))
 
 
 def segments(C: float | None) -> SegmentCRF:
@@ -98,13 +107,18 @@ def with_dicts(longest: bool) -> dict[str, Model]:
     return found | ({SEGMENTS: Model(segments, MORE, (1.0,))} if longest else {})
 
 
-def with_lists(parameters: Mapping[str, Any], grid: tuple[float, ...], steps: tuple[float, ...]) -> dict[str, Model]:
-    """Return the models of parsers whose features are lists of names."""
-    return {
+def with_lists(parameters: Mapping[str, Any], grid: tuple[float, ...], l1: bool) -> dict[str, Model]:
+    """Return the models of parsers whose features are lists of names; those with an L1 penalty take long."""
+    found = {
         CRFSUITE: Model(partial(crfsuite, parameters)),
         CHAIN: Model(partial(chain, ("observed", "observed")), OWN, grid),
-        CHAIN_STEPS: Model(chain_with_steps, STEPS, steps),
+        CHAIN_STEPS: Model(chain_with_steps, STEPS, grid),
     }
+    of_l1 = {
+        CHAIN_L1: Model(partial(chain, ("observed", "observed"), l1=WAPITI["c1"]), OWN, C_OF_WAPITI),
+        STEPS_L1: Model(partial(chain_with_steps, l1=WAPITI["c1"]), STEPS, C_OF_WAPITI),
+    }
+    return found | (of_l1 if l1 else {})
 
 
 # Data
@@ -148,7 +162,9 @@ def one_split(n: int, n_tested: int, n_trained: int | None) -> list[Split]:
     return [(rest if n_trained is None else np.random.default_rng(0).permutation(rest)[:n_trained], test)]
 
 
-def grobid(title: str, parser: Any, splits: Callable[[int], Sequence[Split]], published: str = "") -> Task:
+def grobid(
+    title: str, parser: Any, splits: Callable[[int], Sequence[Split]], published: str = "", l1: bool = False
+) -> Task:
     """Return the task of one of GROBID's parsers."""
     templates = cache(partial(grobid_templates, parser))
 
@@ -158,7 +174,7 @@ def grobid(title: str, parser: Any, splits: Callable[[int], Sequence[Split]], pu
     def steps(tokens: Any) -> dict[str, Any]:
         return {"tokens": own(tokens), "steps": references.signs([token["word"] for token in tokens])}
 
-    models = with_lists(WAPITI, (1.0, 10.0), (1.0, 10.0))
+    models = with_lists(WAPITI, (1.0, 10.0), l1)
     return Task(title, partial(grobid_items, parser), {OWN: own, STEPS: steps}, splits, models, published)
 
 
@@ -192,7 +208,7 @@ TASKS: dict[str, Task] = {
     ),
     "date": grobid("GROBID: dates", "date", five_folds, "98.33"),
     "citation names": grobid("GROBID: names in citations", "citation names", three_tenths),
-    "header names": grobid("GROBID: names of authors", "header names", three_tenths),
+    "header names": grobid("GROBID: names of authors", "header names", three_tenths, l1=True),
     "affiliation": grobid("GROBID: affiliations", "affiliation", three_tenths, "85.87"),
     "citation": grobid("GROBID: citations", "citation", partial(one_split, n_tested=1, n_trained=2000), "94.48"),
 }

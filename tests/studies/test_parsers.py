@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from studies.accuracy.parsers import committee, count, reviewed
+from studies.accuracy.parsers import best_rows, committee, count, reviewed
 
 
 def test_a_reviewer_stops_at_the_last_of_95_per_cent_of_the_wrong_items():
@@ -26,3 +26,9 @@ def test_fields_are_tags_or_runs_of_labels():
     assert count(["a", "a", "b"], ["a", "b", "b"]) == [1, 3, 0, 2, 2]
     assert count(["B-a", "B-a", "O"], ["B-a", "I-a", "O"]) == [1, 3, 0, 1, 2]
     assert count(["O", "B-a"], ["O", "O"]) == [1, 2, 0, 0, 1]
+
+
+def test_each_training_set_chooses_its_model_by_items_then_tokens_then_the_first():
+    right = {"a": [[5, 40], [5, 40], [5, 40]], "b": [[5, 41], [4, 50], [5, 40]]}
+    choices = {row: [{"C": 1.0, "right": one} for one in of_splits] for row, of_splits in right.items()}
+    assert best_rows(choices) == ["b", "a", "a"]
