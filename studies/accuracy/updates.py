@@ -8,7 +8,6 @@ linear, with C = 3, the value that `accuracy.tagging_tasks` chose, until the cer
     update, posterior       a fit to the sentences of the week; the prior is the last model, with the precision of each
                             weight (`laplace="diagonal"`, `prior=model`)
     update, means           the same without precisions: only the means of the prior are those of the last model
-    update, means, own C    the same, with C="auto", which chooses C on held-out sentences of the week
     the week alone          a fit to the sentences of the week, without a prior
 
 F1 of spans is that of the test set. Forgetting is measured on the sentences of the first week: their F1, and their
@@ -16,9 +15,8 @@ log-loss per token. Seconds are CPU time on one thread, from lists of names to a
 posterior they include the computation of the posterior. p-values are those of differences in F1 to the refit on
 all weeks, by bootstrap over sentences of the test set.
 
-For its time, a run scores the models of weeks 1, 5 and 10 alone, and only these weeks have a refit and a fit of the
-week alone. Updates with an own C stay on file, with the commit that they are of; `--kinds` names what is measured. The
-test set is whole, so that standard errors stay the same.
+For its time, the study scores the models of weeks 1, 5 and 10 alone, and only these weeks have a refit and a fit of the
+week alone.
 """
 
 from __future__ import annotations
@@ -40,14 +38,7 @@ from studies.accuracy.text_features import WindowFeatures
 
 C, WEEKS = 3.0, 10
 SCORED = (1, 5, 10)
-REFIT, POSTERIOR, MEANS, OWN, ALONE = (
-    "refit",
-    "update, posterior",
-    "update, means",
-    "update, means, own C",
-    "the week alone",
-)
-KINDS = (REFIT, POSTERIOR, MEANS, OWN, ALONE)
+KINDS = REFIT, POSTERIOR, MEANS, ALONE = "refit", "update, posterior", "update, means", "the week alone"
 Named = list[list[list[str]]]
 
 
@@ -91,15 +82,13 @@ def weekly(kind: str) -> list[dict[str, Any]]:
             continue
         low = 0 if kind == REFIT else low
         before = None if kind in (REFIT, ALONE) else crf
-        chosen = "auto" if kind == OWN and before is not None else C
         posterior = "diagonal" if kind == POSTERIOR else False
         start = time.process_time()
-        crf = ChainCRF("linear", C=chosen, tol=TOL, laplace=posterior, prior=before).fit(X[low:high], y[low:high])
+        crf = ChainCRF("linear", C=C, tol=TOL, laplace=posterior, prior=before).fit(X[low:high], y[low:high])
         row: dict[str, Any] = {
             "week": week,
             "seconds": time.process_time() - start,
             "passes": float(crf.gap_curve_[-1, 1]),
-            "C": float(crf.C_),
             "gap": float(crf.certificate_.relative_gap),
             "status": crf.certificate_.status,
             "features": int(crf.coef_.shape[0]),
@@ -115,15 +104,9 @@ def weekly(kind: str) -> list[dict[str, Any]]:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     warnings.simplefilter("ignore")
-    known: dict[str, Any] = common.load("accuracy.updates") or {"kinds": {}}
-    asked, found = options.kinds.split("; "), {}
-    for kind in KINDS:
-        if kind in asked:
-            found[kind] = common.kept(f"updates {kind}", lambda k=kind: weekly(k))
-        elif kind in known["kinds"]:
-            found[kind] = [common.carried(row, known) for row in known["kinds"][kind]]
+    found = {kind: common.kept(f"updates {kind}", lambda k=kind: weekly(k)) for kind in KINDS}
     for kind, rows in found.items():
-        if kind != REFIT and "counts" in rows[-1] and "counts" in found[REFIT][-1]:
+        if kind != REFIT:
             rows[-1]["difference"], rows[-1]["p"] = f1_difference(rows[-1]["counts"], found[REFIT][-1]["counts"])
     kinds = {
         kind: [{name: value for name, value in row.items() if name != "counts"} for row in rows]
@@ -142,7 +125,7 @@ def section(results: dict[str, Any]) -> str:
         mean = refit["seconds"] if kind == REFIT else float(np.mean(updates))
         lines.append(
             (
-                common.marked(kind, last),
+                kind,
                 f"{100 * last['f1']:.2f}",
                 "" if kind == REFIT else f"{100 * last['difference']:+.2f}",
                 "" if kind == REFIT else f"{last['p']:.3f}",
@@ -167,24 +150,21 @@ def section(results: dict[str, Any]) -> str:
     curves = []
     for kind, rows in found.items():
         f1 = {row["week"]: f"{100 * row['f1']:.2f}" for row in rows if "f1" in row}
-        curves.append((common.marked(kind, rows[-1]), *(f1.get(week + 1, "") for week in range(WEEKS))))
+        curves.append((kind, *(f1[week] for week in SCORED)))
     worst = max(row["gap"] for rows in found.values() for row in rows)
     return f"""## Updates with new data alone
 
 `ChainCRF(prior=model)` on the ten tenths of the training sentences of CoNLL-2000, one after the other, beside refits on
 all sentences so far. An update reads the sentences of its week only; the first week is a fit without a prior. The
 vocabulary grows from {found[REFIT][0]["features"]:,} features to {refit["features"]:,}. Seconds are those of one refit
-on all sentences, or the mean of the later weeks. A commit marks rows of an earlier run.
+on all sentences, or the mean of the later weeks.
 
 {common.markdown(header, lines)}
 
 F1 on the test set, week by week:
 
-{common.markdown(("week", *(f"{week + 1}" for week in range(WEEKS))), curves)}
+{common.markdown(("week", *map(str, SCORED)), curves)}
 
 Every fit is certified: its relative gap is at most {worst:.1e}. The first model and every refit have seen the labels of
 the first week. What a later model loses there is what it has forgotten.
 """
-
-
-OPTIONS = {"kinds": "; ".join((REFIT, POSTERIOR, MEANS, ALONE))}
