@@ -61,14 +61,6 @@ def rates(train: Sentences, test: Sentences, n_folds: int = 10) -> tuple[np.ndar
     return found, _encode(codes[:n][known], T[known], codes[n:])
 
 
-def rates_of_others(train: Sentences, test: Sentences) -> np.ndarray:
-    """Return the same features of the words of `test` alone, by training data that share no speaker with it."""
-    n = int(train.lengths.sum())
-    codes, T = _codes(train, test), targets(train)
-    known = ~np.isnan(T).any(axis=1)
-    return _encode(codes[:n][known], T[known], codes[n:])
-
-
 def _codes(train: Sentences, test: Sentences) -> np.ndarray:
     """Return the keys of the words of both as numbers, (N, 6)."""
     columns = zip(*keys(train), *keys(test), strict=True)

@@ -90,8 +90,8 @@ class Sentences:
         return np.array([len(one) for one in self.words])
 
 
-def sentences(subset: str, n_classes: int = 2, release: str = "final") -> Sentences:
-    data = load_prosody(subset, n_classes=n_classes, release=release)  # type: ignore[arg-type]
+def sentences(subset: str, n_classes: int = 2) -> Sentences:
+    data = load_prosody(subset, n_classes=n_classes)
     assert data.extras is not None
     missing = [np.full(len(one), np.nan) for one in data.y]
     values = data.extras.get("prominence_value", missing)

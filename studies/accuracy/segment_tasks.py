@@ -11,18 +11,13 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import confusion_matrix
-from sklearn.model_selection import GroupKFold, KFold, cross_val_predict
-from sklearn.preprocessing import StandardScaler
+from sklearn.model_selection import KFold
 
 from kernelcrf import ChainCRF, SegmentCRF
 from kernelcrf.datasets import load_us_addresses
 from kernelcrf.inference.segments import SegmentMessages, SegmentScores
-from kernelcrf.metrics import spans
 from studies import common
-from studies.accuracy import activity, proteins
-from studies.accuracy.tagging_tasks import ENTITIES, TASKS, USUAL, iobes, parts_of
-from studies.accuracy.text_features import PART, shape
+from studies.accuracy import proteins
 from studies.datasets import load_ts115
 
 LEAST = 1e-12
@@ -34,31 +29,27 @@ FEW = 20  # training sequences, to which more models are fitted
 
 @dataclass(frozen=True)
 class Split:
-    """Hold training and test data; inputs by name, since models of a task may read different ones."""
+    """Hold training and test data."""
 
-    X: Mapping[str, list[Any]]
+    X: list[Any]
     y: list[Any]
-    Z: Mapping[str, list[Any]]
+    Z: list[Any]
     z: list[Any]
 
 
 @dataclass(frozen=True)
 class Model:
-    """Hold how a model is made, which inputs it reads, and which values of its parameters are tried.
-
-    like : the model whose chosen parameters are used, instead of a choice of its own.
-    """
+    """Hold how a model is made, and which values of its parameters are tried."""
 
     make: Callable[..., Any]
-    inputs: str = "tokens"
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    like: str | None = None
 
 
 @dataclass(frozen=True)
 class Task:
     """Hold one task.
 
+    n_splits : how many splits, folds or draws, are measured.
     split : make a split, given its number below n_splits.
     count : (model, inputs, labels) -> (n_sequences, k), sums per test sequence.
     scores : (..., k) -> (..., m), functions of sums of them.
@@ -75,7 +66,6 @@ class Task:
     count: Callable[[Any, list[Any], list[Any]], np.ndarray]
     scores: Callable[[np.ndarray], np.ndarray]
     columns: tuple[tuple[str, float, int], ...]
-    reference: str = "ChainCRF"
     choice: Callable[[], Split] | None = None
     criterion: tuple[int, int] = (0, 1)
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -99,45 +89,18 @@ def count_tokens(model: Any, Z: list[Any], z: list[Any]) -> np.ndarray:
     return np.array(found, float)
 
 
-def count_spans(model: Any, Z: list[Any], z: list[Any]) -> np.ndarray:
-    """Return right spans, true spans and predicted spans."""
-    both = [(set(spans(list(a))), set(spans(list(b)))) for a, b in zip(z, model.predict(Z), strict=True)]
-    return np.array([(len(a & b), len(a), len(b)) for a, b in both], float)
-
-
 def count_whole(model: Any, Z: list[Any], z: list[Any]) -> np.ndarray:
     """Return whether the whole sequence is right, 1, the number of right tokens and that of all tokens."""
     right = common.right_tokens(model.predict(Z), z)
     return np.array([(one.all(), 1, one.sum(), len(one)) for one in right], float)
 
 
-def count_confusions(model: Any, Z: list[Any], z: list[Any]) -> np.ndarray:
-    """Return the confusion matrix, row after row, and the sum of log-losses."""
-    classes = np.asarray(model.classes_)
-    return np.array(
-        [
-            [*confusion_matrix(truth, labels, labels=classes).ravel(), _loss(P, classes, truth)]
-            for P, labels, truth in zip(model.predict_proba(Z), model.predict(Z), map(np.asarray, z), strict=True)
-        ],
-        float,
-    )
-
-
 def token_scores(sums: np.ndarray) -> np.ndarray:
     return sums[..., :2] / sums[..., 2:]
 
 
-def span_scores(sums: np.ndarray) -> np.ndarray:
-    return (2 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1))[..., None]
-
-
 def whole_scores(sums: np.ndarray) -> np.ndarray:
     return sums[..., [0, 2]] / sums[..., [1, 3]]
-
-
-def confusion_scores(sums: np.ndarray) -> np.ndarray:
-    L = int(np.sqrt(sums.shape[-1] - 1))
-    return activity.scores(sums[..., :-1].reshape(*sums.shape[:-1], L, L), sums[..., -1])[..., [0, 2]]
 
 
 TOKEN_COLUMNS = (("accuracy, %", 100, 2), ("log-loss", 1, 4))
@@ -219,7 +182,7 @@ class HandMade:
 
 def synthetic_split(law: str, n: int, seed: int) -> Split:
     (X, y), (Z, z) = draw(law, n, 2 * seed), draw(law, 100, 2 * seed + 1)
-    return Split({"tokens": X}, y, {"tokens": Z}, z)
+    return Split(X, y, Z, z)
 
 
 def synthetic(law: str, n: int, title: str) -> Task:
@@ -235,7 +198,7 @@ def synthetic(law: str, n: int, title: str) -> Task:
         del models["SegmentCRF, free durations"]
     return Task(
         f"{title}, {n} training sequences",
-        3,
+        1,
         partial(synthetic_split, law, n),
         models,
         count_tokens,
@@ -261,15 +224,9 @@ def take(items: Sequence[Any], rows: Iterable[int]) -> list[Any]:
     return [items[row] for row in rows]
 
 
-def cb513_split(fold: int) -> Split:
-    X, y, scored, *_ = chains()
-    train, test = list(KFold(5, shuffle=True, random_state=0).split(y))[fold]
-    return Split({"tokens": take(X, train)}, take(y, train), {"tokens": take(X, test)}, take(scored, test))
-
-
 def ts115_split(fold: int) -> Split:
     X, y, _, Z, z = chains()
-    return Split({"tokens": X}, y, {"tokens": Z}, z)
+    return Split(X, y, Z, z)
 
 
 def protein_choice() -> Split:
@@ -278,18 +235,18 @@ def protein_choice() -> Split:
     train = next(iter(KFold(5, shuffle=True, random_state=0).split(y)))[0]
     order = train[np.random.default_rng(0).permutation(len(train))]
     held, fitted = order[:30], order[30:90]
-    return Split({"tokens": take(X, fitted)}, take(y, fitted), {"tokens": take(X, held)}, take(scored, held))
+    return Split(take(X, fitted), take(y, fitted), take(X, held), take(scored, held))
 
 
 def rbf(kind: Any, tol: float = 1e-3, **fixed: Any) -> Model:
     return Model(partial(kind, kernel="rbf", tol=tol, **fixed), grid=proteins.GRID)
 
 
-def protein_task(title: str, n: int, split: Callable[[int], Split]) -> Task:
+def protein_task() -> Task:
     return Task(
-        title,
-        n,
-        split,
+        "CB513 to TS115",
+        1,
+        ts115_split,
         {
             "ChainCRF": rbf(ChainCRF, random_state=0),
             "hand-made states": rbf(HandMade),
@@ -301,165 +258,6 @@ def protein_task(title: str, n: int, split: Callable[[int], Split]) -> Task:
         choice=protein_choice,
         criterion=(1, -1),
         sizes={use: {"n_components": proteins.N_LANDMARKS["choice"]} for use in ("choice", "fit")},
-    )
-
-
-# Chunks and entities
-
-
-class Iobes:
-    """Fit a ChainCRF to IOBES tags and return IOB2 tags."""
-
-    def __init__(self, **params: Any) -> None:
-        self.crf = ChainCRF("linear", constraints="IOBES", **params)
-
-    def fit(self, X: list[Any], y: list[Any]) -> Iobes:
-        self.crf.fit(X, [iobes(one) for one in y])
-        return self
-
-    def predict(self, X: list[Any]) -> list[list[str]]:
-        letters = {"E": "I", "S": "B"}
-        return [[letters.get(tag[0], tag[0]) + tag[1:] for tag in one] for one in self.crf.predict(X)]
-
-
-def token_dicts(columns: Mapping[str, list[list[str]]], templates: Sequence[str]) -> list[list[dict[str, str]]]:
-    """Return the templates of each token as a feature dict."""
-    parts = {one: [(name, int(at)) for name, at in PART.findall(one)] for one in dict.fromkeys(templates)}
-    found = []
-    for i, own in enumerate(next(iter(columns.values()))):
-        sentence = {name: ["<s>", "<s>", *values[i], "</s>", "</s>"] for name, values in columns.items()}
-        found.append(
-            [
-                {key: "|".join(sentence[name][t + 2 + at] for name, at in part) for key, part in parts.items()}
-                for t in range(len(own))
-            ]
-        )
-    return found
-
-
-@cache
-def text(name: str) -> tuple[list[Any], ...]:
-    """Return inputs and tags to fit candidates, to choose among them, to fit the last model, and to test it."""
-    part, held_out, last, test = parts_of(TASKS[name], False)
-    templates = {"chunking": USUAL, "entities": ENTITIES}[name]
-    if name == "chunking":
-        part = last = part.part(slice(2000))
-    return tuple(one for data in (part, held_out, last, test) for one in (token_dicts(data.columns, templates), data.y))
-
-
-def text_choice(name: str) -> Split:
-    X, y, Z, z, *_ = text(name)
-    return Split({"tokens": X}, y, {"tokens": Z}, z)
-
-
-def text_split(name: str, fold: int) -> Split:
-    *_, X, y, Z, z = text(name)
-    return Split({"tokens": X}, y, {"tokens": Z}, z)
-
-
-known_shape = cache(shape)
-
-
-def chunk_features(x: list[dict[str, str]], start: int, end: int) -> dict[str, str]:
-    """Return the words, the parts of speech and the length of a candidate chunk."""
-    tokens = x[start:end]
-    length, first, last = str(end - start), x[start], x[end - 1]
-    return {
-        "length": length,
-        "pos": " ".join(token["p[0]"] for token in tokens),
-        "words": " ".join(token["w[0]"] for token in tokens),
-        "shapes": " ".join(known_shape(token["w[0]"]) for token in tokens),
-        "ends": f"{first['p[0]']} {last['p[0]']}",
-        "around": f"{first['p[-1]']} {last['p[1]']}",
-        "before and first": f"{length} {first['p[-1]']} {first['p[0]']}",
-        "last and next": f"{length} {last['p[0]']} {last['p[1]']}",
-    }
-
-
-def entity_features(x: list[dict[str, str]], start: int, end: int) -> dict[str, str]:
-    """Return the words, how they are written and the length of a candidate entity."""
-    tokens = x[start:end]
-    length, first, last = str(end - start), x[start], x[end - 1]
-    return {
-        "length": length,
-        "kinds": " ".join(token["k[0]"] for token in tokens),
-        "words": " ".join(token["l[0]"] for token in tokens),
-        "shapes": " ".join(token["s[0]"] for token in tokens),
-        "before": f"{length} {first['l[-1]']}",
-        "after": f"{length} {last['l[1]']}",
-        "around": f"{first['k[-1]']} {last['k[1]']}",
-        "first": f"{length} {first['l[0]']}",
-        "last": f"{length} {last['l[0]']}",
-    }
-
-
-def text_task(name: str, title: str, D: int, features: Callable[..., Any]) -> Task:
-    linear = partial(Model, grid={"C": (1.0, 3.0, 10.0)})
-    segments = partial(SegmentCRF, "linear", tol=1e-2, max_iter=300, max_duration=D)
-    return Task(
-        title,
-        1,
-        partial(text_split, name),
-        {
-            "ChainCRF": linear(partial(ChainCRF, "linear", tol=1e-3)),
-            "ChainCRF, IOBES": linear(partial(Iobes, tol=1e-3)),
-            "SegmentCRF": Model(segments, like="ChainCRF, IOBES"),
-            "SegmentCRF, segment features": Model(
-                partial(segments, segment_kernel="linear", pooling=features), like="ChainCRF, IOBES"
-            ),
-        },
-        count_spans,
-        span_scores,
-        (("F1, %", 100, 2),),
-        choice=partial(text_choice, name),
-    )
-
-
-# Activities
-
-
-@cache
-def activity_inputs(fold: int) -> Split:
-    """Return scaled columns, and log-probabilities of a forest: out-of-fold by sequence for the training data."""
-
-    def make() -> Split:
-        train, test = activity.batteryless("S1")[fold]
-        scaler = StandardScaler().fit(np.concatenate([x for x, _ in train]))
-        (X, y), (Z, z) = (
-            ([scaler.transform(x) for x, _ in part], [np.asarray(y) for _, y in part]) for part in (train, test)
-        )
-        groups, rows, labels = np.repeat(np.arange(len(y)), list(map(len, y))), np.concatenate(X), np.concatenate(y)
-        own = cross_val_predict(
-            activity.forest(), rows, labels, groups=groups, cv=GroupKFold(5), method="predict_proba"
-        )
-        other = activity.forest().fit(rows, labels).predict_proba(np.concatenate(Z))
-        return Split({"tokens": X, "forest": log_rows(own, y)}, y, {"tokens": Z, "forest": log_rows(other, z)}, z)
-
-    return common.kept(f"segments activity inputs {fold}", make)
-
-
-def log_rows(P: np.ndarray, y: list[Any]) -> list[np.ndarray]:
-    """Return centred logarithms of probabilities, per sequence."""
-    s = np.log((P + 1e-3) / (1 + 1e-3 * P.shape[1]))
-    return np.split(s - s.mean(axis=1, keepdims=True), np.cumsum(list(map(len, y)))[:-1])
-
-
-def activity_task() -> Task:
-    linear = {"kernel": "linear", "fit_intercept": True}
-    return Task(
-        "Activities, S1, two of five folds by trial",
-        2,
-        activity_inputs,
-        {
-            "forest with HMM": Model(lambda: activity.HMM(activity.forest())),
-            "ChainCRF": Model(partial(ChainCRF, random_state=0)),
-            "SegmentCRF": Model(partial(SegmentCRF, C=1.0, tol=1e-2, random_state=0)),
-            "ChainCRF over a forest": Model(partial(ChainCRF, **linear), "forest"),
-            "SegmentCRF over a forest": Model(partial(SegmentCRF, tol=1e-2, **linear), "forest"),
-        },
-        count_confusions,
-        confusion_scores,
-        (("macro F1, %", 100, 2), ("log-loss", 1, 4)),
     )
 
 
@@ -477,15 +275,15 @@ def addresses() -> tuple[list[Any], list[Any]]:
 def address_split(fold: int) -> Split:
     X, y = addresses()
     train, test = list(KFold(5, shuffle=True, random_state=0).split(X))[fold]
-    return Split({"tokens": take(X, train)}, take(y, train), {"tokens": take(X, test)}, take(y, test))
+    return Split(take(X, train), take(y, train), take(X, test), take(y, test))
 
 
 def address_choice() -> Split:
     """Return four fifths of the training part of the first fold to fit, and one fifth to choose by."""
     first = address_split(0)
     fitted, held = next(iter(KFold(5, shuffle=True, random_state=1).split(first.y)))
-    X = first.X["tokens"]
-    return Split({"tokens": take(X, fitted)}, take(first.y, fitted), {"tokens": take(X, held)}, take(first.y, held))
+    X, y = first.X, first.y
+    return Split(take(X, fitted), take(y, fitted), take(X, held), take(y, held))
 
 
 def address_features(x: list[dict[str, Any]], start: int, end: int) -> dict[str, str]:
@@ -511,7 +309,7 @@ def address_task() -> Task:
     features = {"segment_kernel": "linear", "pooling": address_features}
     return Task(
         "US addresses",
-        5,
+        2,
         address_split,
         {
             "ChainCRF": linear(partial(ChainCRF, "linear", tol=1e-3, weights="all")),
@@ -531,9 +329,5 @@ def all_tasks() -> dict[str, Task]:
         "normal 200": synthetic("normal", 200, "Normal durations"),
         "geometric 200": synthetic("geometric", 200, "Geometric durations"),
         "addresses": address_task(),
-        "ts115": protein_task("CB513 to TS115", 1, ts115_split),
-        "cb513": protein_task("CB513", 5, cb513_split),
-        "chunking": text_task("chunking", "CoNLL-2000, 2,000 training sentences", 8, chunk_features),
-        "entities": text_task("entities", "WNUT-17", 6, entity_features),
-        "activity": activity_task(),
+        "ts115": protein_task(),
     }
