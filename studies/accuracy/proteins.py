@@ -2,9 +2,8 @@
 
 Protocol. Train on CB513 in the version of NetSurfP-2.0 (rows of one and the same chain merged: 432 chains, 106,423
 residues) and test on TS115, 115 chains of newer structures, three states. The second split is that of Qian and
-Sejnowski (1988), 111 chains to train, 17 to test. With `--folds 5`, five folds of whole chains of CB513 follow, scored
-where the masks of the benchmark are true (83,991 residues in all). No alignments come with the data: these are figures
-of single sequences, for which the literature has 65 to 70 %.
+Sejnowski (1988), 111 chains to train, 17 to test. No alignments come with the data: these are figures of single
+sequences, for which the literature has 65 to 70 %.
 
 Every model sees the same window of eight residues to either side, and the composition of the chain:
 
@@ -15,14 +14,12 @@ Every model sees the same window of eight residues to either side, and the compo
 Linear models and CRFsuite have the first, models with an rbf kernel the second. The "segments" models of kernelcrf have
 nine states for three: first, inner and last residue of a run of H, E or C. A constraint says which state may follow
 which, and the probabilities of the states of a structure are summed. Hyperparameters are chosen in the training set
-alone, by the log-loss on 30 of its chains after fitting to 60 others. For the folds of CB513 and for TS115 this is done
-once, in the training part of the first fold, or in all of CB513 if there are no folds. The model is then fitted to the
-whole training set. Labels are decoded by the marginals. Kernels have 400 landmarks in the choice, 500 in the folds and
-800 in the other fits. The SVC is fitted to 20,000 residues at most, drawn at random (5,000 in the choice, 10,000 in the
-folds), and chosen by its error, for it has no probabilities.
+alone, by the log-loss on 30 of its chains after fitting to 60 others. The model is then fitted to the whole training
+set. Labels are decoded by the marginals. Kernels have 400 landmarks in the choice, and 800 in the last fits. The SVC is
+fitted to 20,000 residues at most, drawn at random (5,000 in the choice), and chosen by its error, for it has no
+probabilities.
 
-For its time, a run takes the hyperparameters on file (`--choose 1` chooses them again), and keeps the folds of CB513 on
-file, with the commit that they are of. The test sets are whole, so that standard errors stay the same.
+For its time, a run takes the hyperparameters on file, and `--choose 1` chooses them again.
 """
 
 from __future__ import annotations
@@ -35,7 +32,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import KFold
 
 from kernelcrf import ChainCRF
 from kernelcrf.metrics import expected_calibration_error, log_loss
@@ -46,8 +42,8 @@ from studies.datasets import load_cb513, load_qian_sejnowski, load_ts115
 
 HALF = 8
 DECAY = 6.0
-N_LANDMARKS = {"choice": 400, "folds": 500, "fit": 800}
-N_RESIDUES = {"choice": 5_000, "folds": 10_000, "fit": 20_000}
+N_LANDMARKS = {"choice": 400, "fit": 800}
+N_RESIDUES = {"choice": 5_000, "fit": 20_000}
 RESIDUES = "ARNDCQEGHILKMFPSTWYV"
 BLOSUM62 = """
  4 -1 -2 -2  0 -1 -1  0 -2 -1 -1 -1 -1 -2 -1  1  0 -3 -2  0
@@ -234,8 +230,7 @@ def assess(
     train: tuple[list[Any], ...],
     test: tuple[list[Any], ...],
     encoded: dict[str, list[Any]],
-    use: str = "fit",
-    params: dict[str, float] | None = None,
+    params: dict[str, float] | None,
 ) -> dict[str, Any]:
     """Choose params if they are not given, fit, score; train and test are (indices, labels, masks) of chains."""
     encoding, make, _ = MODELS[name]
@@ -244,7 +239,7 @@ def assess(
     params = params or choose(name, X, train[1], train[2])
     search = time.perf_counter() - start
     start = time.perf_counter()
-    model = make(use, **params).fit(X, train[1])
+    model = make("fit", **params).fit(X, train[1])
     row: dict[str, Any] = {"params": params, "search": search, "fit": time.perf_counter() - start}
     y = [one[keep] for one, keep in zip(test[1], test[2], strict=True)]
     if name == "SVC":
@@ -271,30 +266,18 @@ def bins(y: list[np.ndarray], P: list[np.ndarray], classes: np.ndarray, n_bins: 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     warnings.simplefilter("ignore")
-    known = common.load("accuracy.proteins") or {}
-    on_file = {} if options.choose else known
-    found: dict[str, Any] = {"folds": {}, "ts115": {}, "qian_sejnowski": {}}
-    cb513 = merged()
-    encoded, sides = _encoded(cb513, _chains(load_ts115()))
-    _, y, mask = cb513
-    chosen = {name: row["params"] for name, row in on_file.get("ts115", {}).items()}
-    for fold, (train, test) in enumerate(KFold(5, shuffle=True, random_state=0).split(y)):
-        parts = [(rows, _take(y, rows), _take(mask, rows)) for rows in (train, test)]
-        for name in MODELS if fold < options.folds else ():
-            work = lambda n=name, s=parts: assess(n, *s, encoded, "folds", chosen.get(n))  # noqa: E731
-            row = kept(f"cb513 {fold} {name} {chosen.get(name)}", work)
-            chosen.setdefault(name, row["params"])
-            found["folds"].setdefault(name, []).append(row)
-    if not found["folds"] and "folds" in known:
-        found |= {"folds": known["folds"], "commit of folds": known.get("commit of folds", known["commit"])}
-    for name in reversed(MODELS):
-        work = lambda n=name: assess(n, *sides, encoded, "fit", chosen.get(n))  # noqa: E731
-        found["ts115"][name] = kept(f"ts115 {name} {chosen.get(name)}", work)
-    own, halves = _encoded(_chains(load_qian_sejnowski("train")), _chains(load_qian_sejnowski("test")))
-    chosen = {name: row["params"] for name, row in on_file.get("qian_sejnowski", {}).items()}
-    for name in reversed(MODELS):
-        work = lambda n=name: assess(n, *halves, own, params=chosen.get(n))  # noqa: E731
-        found["qian_sejnowski"][name] = kept(f"qian_sejnowski {name} {chosen.get(name)}", work)
+    known = {} if options.choose else common.load("accuracy.proteins") or {}
+    sets = {
+        "ts115": (merged(), _chains(load_ts115())),
+        "qian_sejnowski": (_chains(load_qian_sejnowski("train")), _chains(load_qian_sejnowski("test"))),
+    }
+    found: dict[str, Any] = {key: {} for key in sets}
+    for key, halves in sets.items():
+        encoded, sides = _encoded(*halves)
+        for name in reversed(MODELS):
+            params = known.get(key, {}).get(name, {}).get("params")
+            work = lambda n=name, s=sides, e=encoded, p=params: assess(n, *s, e, p)  # noqa: E731
+            found[key][name] = kept(f"{key} {name} {params}", work)
     return found
 
 
@@ -325,7 +308,6 @@ def section(results: dict[str, Any]) -> str:
     best = 100 * results["qian_sejnowski"][OURS]["accuracy"]
     return TEXT.format(
         **tables,
-        folds=_folds(results["folds"], results.get("commit of folds")),
         verdict="met" if best >= PUBLISHED_QIAN_SEJNOWSKI else "missed",
         qian=best,
         published=PUBLISHED_QIAN_SEJNOWSKI,
@@ -338,39 +320,12 @@ def section(results: dict[str, Any]) -> str:
 
 
 def _gain(results: dict[str, Any], ours: str, other: str) -> str:
-    """Return points of accuracy between two models over the folds of CB513 / on TS115, or dashes."""
-    folds = [[fold["accuracy"] for fold in results["folds"].get(name, [])] for name in (ours, other)]
-    ts115 = [[results["ts115"][name]["accuracy"]] if name in results["ts115"] else [] for name in (ours, other)]
-    return " / ".join(f"{100 * (np.mean(a) - np.mean(b)):+.1f}" if a and b else "-" for a, b in (folds, ts115))
+    """Return points of accuracy between two models on TS115."""
+    return f"{100 * (results['ts115'][ours]['accuracy'] - results['ts115'][other]['accuracy']):+.1f}"
 
 
 def _probabilistic(row: dict[str, Any]) -> list[str]:
     return [f"{row['log_loss']:.4f}", f"{100 * row['ece']:.2f}"] if "log_loss" in row else ["", ""]
-
-
-def _folds(folds: dict[str, list[dict[str, Any]]], commit: str | None) -> str:
-    """Return the table of the cross-validation, or nothing if it was not run.
-
-    commit : that of an earlier run that the folds are of, if this run has none.
-    """
-    if not folds.get(OURS):
-        return ""
-    rows = []
-    for name, own in folds.items():
-        cells = []
-        for key, scale, digits in (("accuracy", 100, 2), ("log_loss", 1, 4), ("ece", 100, 2)):
-            cells.append(common.plus_minus([scale * fold[key] for fold in own], digits) if key in own[0] else "")
-        p = [common.paired_p(*[[fold.get(key, 0) for fold in side] for side in (folds[OURS], own)]) for key in KEYS]
-        cells += ["", ""] if name == OURS else [f"{p[0]:.2g}", f"{p[1]:.2g}" if "log_loss" in own[0] else ""]
-        rows.append([name, *cells, f"{np.mean([fold['fit'] for fold in own]):.1f}"])
-    head = ["model", "Q3, %", "log-loss", "calibration error, %", "p of Q3", "p of log-loss", "fit, s"]
-    n = len(folds[OURS])
-    earlier = f" (an earlier run, commit {commit})" if commit else ""
-    return f"""CB513, {n} folds of whole chains{earlier}, mean and standard error over them, with p of paired t-tests of
-"{OURS}" against the row:
-
-{common.markdown(head, rows)}
-"""
 
 
 def compare(ours: dict[str, Any], other: dict[str, Any]) -> float:
@@ -378,7 +333,6 @@ def compare(ours: dict[str, Any], other: dict[str, Any]) -> float:
     return common.bootstrap_p(*[[np.arange(n) < k for k, n in row["right"]] for row in (ours, other)])[1]
 
 
-KEYS = ("accuracy", "log_loss")
 TEXT = """## Secondary structure of proteins
 
 Trained on CB513, tested on TS115, structures newer than those, without alignments; p by resampling chains, of
@@ -390,17 +344,15 @@ The split of Qian and Sejnowski (their own figure is {published} %: {verdict}, {
 
 {qian_sejnowski}
 
-{folds}
 ![Reliability of the residues' probabilities](figures/reliability_proteins.png)
 
-What was tried, in points of accuracy on CB513 / TS115. States that say where in its run a residue stands (first, inner,
-last) add {segments_linear} to the linear kernel and {segments_rbf} to rbf. Using rbf in place of linear windows adds
+In points of accuracy on TS115, states that say where in its run a residue stands (first, inner, last) add
+{segments_linear} to the linear kernel and {segments_rbf} to rbf. Using rbf in place of linear windows adds
 {kernel_token} without a chain and {kernel_chain} with one. On held-out chains narrower kernels than a first grid had
-(gamma up to 0.008), and more landmarks, lowered the log-loss. This was looked at after the SVC's test figure on the
-split of Qian and Sejnowski had been seen, and the grid was then widened for every model with such a kernel. Test
-chains may have relatives in training, which kernels
-can use, the more the narrower they are; the folds keep a chain together, not a family. On the split of Qian and
-Sejnowski the SVC, without a chain, has {svc:.2f} %.
+(gamma up to 0.008) lowered the log-loss. This was looked at after the SVC's test figure on the split of Qian and
+Sejnowski had been seen, and the grid was then widened for every model with such a kernel. Test chains may have
+relatives in training, which kernels can use, the more the narrower they are. On the split of Qian and Sejnowski the
+SVC, without a chain, has {svc:.2f} %.
 
 In practice: give each kind of segment its own first, inner and last state, and sum their probabilities.
 """
@@ -421,4 +373,4 @@ def figure(results: dict[str, Any]) -> None:
             ax.spines[["top", "right"]].set_visible(False)
 
 
-OPTIONS = {"folds": 0, "choose": 0}
+OPTIONS = {"choose": 0}
