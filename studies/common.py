@@ -138,14 +138,6 @@ def kept(key: str, work: Callable[[], Any], *, by_library: bool = True) -> Any:
     return found
 
 
-def carried(row: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of the results on file that is not measured again, marked with the commit that it is of.
-
-    known : the results on file.
-    """
-    return row | {"commit": row.get("commit", known["commit"])}
-
-
 def searched(start: Sequence[float], score: Callable[[float], float]) -> dict[float, float]:
     """Score values of the ladder until the best is at neither end of those tried, or at an end of the ladder."""
     scores = {C: score(C) for C in start}
@@ -159,11 +151,6 @@ def searched(start: Sequence[float], score: Callable[[float], float]) -> dict[fl
 
 
 # Text and pictures
-
-
-def marked(name: str, row: dict[str, Any]) -> str:
-    """Return the name of a row, with its commit if it is one of an earlier run."""
-    return f"{name} (commit {row['commit']})" if "commit" in row else name
 
 
 def of_all(measured: int, of: int, what: str) -> str:

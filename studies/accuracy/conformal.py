@@ -1,4 +1,4 @@
-"""Do prediction sets contain the truth as often as promised? Conformal sets beside plain thresholds and MAPIE.
+"""Do prediction sets contain the truth as often as promised? Conformal sets beside plain thresholds.
 
 Each model is fitted once, on training data, to a gap of 0.1 %. C was chosen on training data: by the likelihood of
 held-out sequences, and for scene by cross-validation in accuracy.multilabel. The test data of each model are divided at
@@ -11,8 +11,7 @@ random into calibration data and new data, one half each, `--splits` times, by s
 
 Labels that only test data have are passed as `classes`. Each kind of set is calibrated for 80, 90 and 95 %. *p >= 1 -
 level* and *p sums to level* (labels from the likeliest on, until their probabilities sum to the level) need no
-calibration. MAPIE 1.6 (SplitConformalClassifier, LAC) takes each token as a sample. It runs if it can be imported, and
-its rows on file are kept otherwise, with their number of splits.
+calibration. *On tokens* takes each token as a sequence, as MAPIE does (SplitConformalClassifier, LAC).
 
 *Covered* counts what is promised: sequences with all true labels in their sets, tokens (mean share per sequence),
 labellings, or spans (mean share per sequence that has spans). Sets of labellings are cut at 1,000: a true labelling
@@ -20,8 +19,8 @@ counts as covered if it belongs to the whole set, and as *all right* only if it 
 split is *in band* if its coverage lies in the central 95 % of its law. For sequences and labellings, the law over
 random splits is exact, for any model. Of m new units, BetaBinomial(m, k, n + 1 - k) are covered, with n units for
 calibration and k = ceil((n + 1) level). This law has the noise of both halves. For shares, it is the normal law with
-the standard deviation s sqrt(1/n + 1/m), where s is that of the shares of new units. MAPIE's law is BetaBinomial too,
-with tokens as units. The mean over splits has the same law with its standard deviation divided by sqrt(splits).
+the standard deviation s sqrt(1/n + 1/m), where s is that of the shares of new units. The law on tokens is BetaBinomial
+too, with tokens as units. The mean over splits has the same law with its standard deviation divided by sqrt(splits).
 
 To save time, there are five splits, not twenty as earlier, so that the law of a mean is twice as wide. The linear
 models have fewer training data, and chunks half of the test sentences.
@@ -53,7 +52,7 @@ LEVELS = (0.8, 0.9, 0.95)
 TESTED = {"letters": 2012, "CoNLL-2000": 1000}  # drawn from the test sequences
 N_CHUNKS = 3000  # training sentences of CoNLL-2000
 CHAINS = {"letters": 100.0, "CoNLL-2000": 1.0, "WNUT-17": 1.0}
-TOKENS = "MAPIE on tokens"
+TOKENS = "ConformalLabels on tokens"
 # What each kind of set promises to cover.
 PROMISES = {
     "ConformalLabels": "sequences",
@@ -174,7 +173,7 @@ def covered_labels(sets: list[np.ndarray], y: list[np.ndarray]) -> list[np.ndarr
     return [one[np.arange(len(labels)), labels] for one, labels in zip(sets, y, strict=True)]
 
 
-def chain_split(stored: Stored, held: np.ndarray, new: np.ndarray, level: float, mapie: Any) -> dict[str, Any]:
+def chain_split(stored: Stored, held: np.ndarray, new: np.ndarray, level: float) -> dict[str, Any]:
     y_held, y_new = ([stored.y[i] for i in part] for part in (held, new))
     found = {}
 
@@ -205,14 +204,14 @@ def chain_split(stored: Stored, held: np.ndarray, new: np.ndarray, level: float,
     p = stored.predict_proba(new)
     add("p >= 1 - level", [one >= 1 - level for one in p], None)
     add("p sums to level", [until(one, level) for one in p], None)
-    if mapie is not None:
-        rows, labels = np.concatenate(stored.predict_proba(held)), np.concatenate(y_held)
-        sets = mapie(Given(rows.shape[1]), confidence_level=level, prefit=True).conformalize(rows, labels)
-        flat, n = sets.predict_set(np.concatenate(p))[1][:, :, 0], len(labels)
-        ours = ConformalLabels(Given(rows.shape[1]), confidence_level=level).conformalize(rows, labels)
-        at = np.cumsum([len(one) for one in p])[:-1]
-        add(TOKENS, np.split(flat, at), lambda own: exact_band(n, len(own), level))
-        found[TOKENS]["same"] = bool((ours.predict_set(np.concatenate(p)) == flat).all())
+    rows, labels = np.concatenate(stored.predict_proba(held)), np.concatenate(y_held)
+    tokens = ConformalLabels(Given(rows.shape[1]), confidence_level=level).conformalize(rows, labels)
+    at = np.cumsum([len(one) for one in p])[:-1]
+    add(
+        TOKENS,
+        np.split(tokens.predict_set(np.concatenate(p)), at),
+        lambda own: exact_band(len(labels), len(own), level),
+    )
     return found
 
 
@@ -270,11 +269,6 @@ def rows_split(model: MultiLabelCRF, X: np.ndarray, Y: np.ndarray, new: np.ndarr
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     warnings.simplefilter("ignore")
-    try:
-        from mapie.classification import SplitConformalClassifier
-    except ImportError:
-        SplitConformalClassifier = None
-    earlier = (common.load("accuracy.conformal") or {"data": {}})["data"]
     total, results = 0.0, {}
     for name in options.data.split(","):
         rng = np.random.default_rng(0)
@@ -293,7 +287,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 if name == "scene":
                     found = rows_split(model, X, Y, np.isin(np.arange(size), new), level)
                 else:
-                    found = chain_split(stored, held, new, level, SplitConformalClassifier)
+                    found = chain_split(stored, held, new, level)
                 for method, one in found.items():
                     runs.setdefault(method, {}).setdefault(str(level), []).append(one)
         results[name] = {
@@ -301,8 +295,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             for method in PROMISES
             if method in runs
         }
-        if SplitConformalClassifier is None and TOKENS in earlier.get(name, {}):
-            results[name][TOKENS] = earlier[name][TOKENS]
         total += seconds + time.process_time() - start
         print(f"{name}: {total:.0f} s", flush=True)
     return {"data": results, "splits": options.splits, "seconds": total}
@@ -311,9 +303,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the coverage of each split, how many are in band, whether the mean is in its band, and other means."""
     covered = [row["covered"] for row in rows]
-    found = {
-        key: float(np.mean([row[key] for row in rows])) for key in ("whole", "size", "cut", "same") if key in rows[0]
-    }
+    found = {key: float(np.mean([row[key] for row in rows])) for key in ("whole", "size", "cut") if key in rows[0]}
     found["covered"] = np.round(covered, 5).tolist()
     if rows[0]["band"]:
         low, high, mean, std = np.mean([row["band"] for row in rows], axis=0)
@@ -347,18 +337,12 @@ def section(results: dict[str, Any]) -> str:
     kinds = [
         (method, one) for methods in data.values() for method, levels in methods.items() for one in levels.values()
     ]
-    ours = [one for method, one in kinds if method.startswith("Conformal")]
+    ours = [one for method, one in kinds if method.startswith("Conformal") and method != TOKENS]
     tokens = [one for method, one in kinds if method == TOKENS]
 
     def per_cent(name: str, method: str, key: str, level: str = "0.9") -> str:
         return f"{100 * data[name][method][level][key]:.0f} %"
 
-    differs = {len(one["covered"]) for one in tokens} - {n_splits}
-    rows_of_mapie = (
-        f"MAPIE's rows have {', '.join(map(str, differs))} splits of an earlier run with more training data. "
-        if differs
-        else ""
-    )
     plain = ", ".join(f"{per_cent(name, 'p >= 1 - level', 'whole')} on {name}" for name in data)
     cut = " and ".join(per_cent("WNUT-17", "ConformalLabellings", "cut", level) for level in ("0.9", "0.95"))
     return f"""## Prediction sets
@@ -368,17 +352,17 @@ token (per image for scene), labellings per sequence, or spans per sequence; the
 that have spans. *All right* are the sequences whose sets have every true label or span. Sets of labellings are cut at
 1,000: a true labelling that was cut counts as covered, but not as all right. A split is in band if its coverage lies in
 the central 95 % of its law, which has the noise of calibration data and of new data: the beta-binomial law for
-sequences and labellings, a normal law for shares. {rows_of_mapie}MAPIE's law takes tokens as independent.
+sequences and labellings, a normal law for shares. The law on tokens takes them as
+independent.
 
 {common.markdown(header, lines, (0, 1, 2))}
 
 Of the splits of conformal sets, {sum(one["in_band"] for one in ours)} of {n_runs(ours)} are in band (95 % are
 expected to be), and {sum(one["mean_in_band"] for one in ours)} of {len(ours)} means. Without calibration, nobody knows
 how many sequences have all their true labels among those with p >= 0.1: {plain}. `ConformalLabels` has 90 % on each,
-with larger sets where the plain rule has fewer. MAPIE's sets were those of `ConformalLabels` with each token as a
-sequence in {sum(round(one["same"] * len(one["covered"])) for one in tokens)} of {n_runs(tokens)} runs. On average they
-cover as many tokens as promised, but tokens of a sequence depend on each other:
-{sum(one["in_band"] for one in tokens)} splits are in band, and {per_cent("CoNLL-2000", TOKENS, "whole")} of the
+with larger sets where the plain rule has fewer. Sets that take each token as a sequence, as MAPIE does, cover on
+average as many tokens as promised. But tokens of a sequence depend on each other: of {n_runs(tokens)} splits,
+{sum(one["in_band"] for one in tokens)} are in band, and {per_cent("CoNLL-2000", TOKENS, "whole")} of the
 sentences of CoNLL-2000 are all right at 90 %. With `control="share"`, choose a level above the accuracy of the model;
 below it, unsure tokens have empty sets. Sets of labellings are for models that are sure: {cut} of those on WNUT-17 have
 more than 1,000 labellings at 90 and 95 %.

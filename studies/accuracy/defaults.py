@@ -30,8 +30,7 @@ The other rows are libraries with their defaults: LogisticRegression, RandomFore
 HistGradientBoostingClassifier and SVC on single tokens of arrays, and CRFsuite on text and on the sparse features of
 segmentation. The SVC is fitted to at most 10,000 tokens, drawn at random. CRFsuite cannot leave out a label, so it
 takes unlabelled words of prosody as a third class. Log-loss is that of single tokens, with probabilities of at least
-1e-12. Seconds are CPU time of all fits of a row, on one thread. `--only occupancy,letters` measures some tasks, and
-`--rows "ChainCRF()"` the rows whose name contains a text; all other results on file stay.
+1e-12. Seconds are CPU time of all fits of a row, on one thread.
 """
 
 from __future__ import annotations
@@ -264,14 +263,14 @@ def chosen_by(model: Any) -> dict[str, Any]:
     return found | ({} if kernel.is_linear else {"gamma": float(kernel.gamma)})
 
 
-def run(task: str, names: list[str], rows: dict[str, Any]) -> dict[str, Any]:
-    """Return new results of the named rows of a task; `rows` has the results on file."""
-    folds, found = list(TASKS[task]()), {}
+def run(task: str) -> dict[str, Any]:
+    """Return the results of all rows of a task."""
+    folds, found = list(TASKS[task]()), dict[str, Any]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         crf(task, max_iter=2).fit(folds[0][0].X[:6], folds[0][0].y[:6])  # loads compiled code
-        for name in names:
-            found[name] = one_row(task, name, folds, rows | found)
+        for name in (DEFAULTS, ONE_FIT, BEST, *(OF_ARRAYS if task in ARRAYS else OF_TEXT)):
+            found[name] = one_row(task, name, folds, found)
             print(task, name, found[name], file=sys.stderr, flush=True)
     return found
 
@@ -323,19 +322,11 @@ def one_row(task: str, row: str, folds: list[Fold], rows: dict[str, Any]) -> dic
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    tasks = options.only.split(",") if options.only else list(TASKS)
-    if unknown := set(tasks) - TASKS.keys():
-        raise SystemExit(f"--only {options.only}: {', '.join(unknown)} is not one of {', '.join(TASKS)}")
-    on_file = (common.load("accuracy.defaults") or {}).get("tasks", {})
-    found = {task: dict(on_file.get(task, {})) for task in TASKS}
-    for task in tasks:
-        every = (DEFAULTS, ONE_FIT, BEST, *(OF_ARRAYS if task in ARRAYS else OF_TEXT))
-        asked = [row for row in every if options.rows in row]
-        new = common.kept(
-            f"defaults {task} {asked}", partial(common.in_process, run, task, asked, found[task], **one_thread)
-        )
-        found[task] |= {row: result | {"commit": common.commit()} for row, result in new.items()}
-    return {"tasks": {task: rows for task, rows in found.items() if rows}}
+    return {
+        "tasks": {
+            task: common.kept(f"defaults {task}", partial(common.in_process, run, task, **one_thread)) for task in TASKS
+        }
+    }
 
 
 def section(results: dict[str, Any]) -> str:
@@ -381,6 +372,3 @@ def shortfalls(task: str, rows: dict[str, Any]) -> list[str]:
     if ONE_FIT in rows and own["seconds"] > 4 * rows[ONE_FIT]["seconds"]:
         found.append(f"{task}: {own['seconds'] / rows[ONE_FIT]['seconds']:.1f} times one fit")
     return found
-
-
-OPTIONS = {"only": "", "rows": ""}

@@ -1,7 +1,6 @@
 """The parsers of the field, on their own data: addresses, names, references, citations, dates and affiliations.
 
 `INTRODUCTION` has the protocol, which the page of results repeats; `parser_tasks.py` has data, features and models.
-`--only` measures the parsers whose names contain one of several texts, separated by commas, and keeps the others.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from studies import common
 from studies.accuracy.baselines import CRFsuite
 from studies.accuracy.parser_tasks import CHAIN, CHOSEN, COMMITTEE, CRFSUITE, STEPS, TASKS, Model, Split, Task
 
-OPTIONS = {"only": ""}
 CANDIDATES, ONE_BY_ONE, FOUND, MOST_TO_CHOOSE = 5, 100, 0.95, 800
 INTRODUCTION = """\
 Each parser has its own training data and features: those of the packages usaddress and probablepeople, and for GROBID
@@ -237,10 +235,7 @@ def compare(name: str, task: Task) -> dict[str, Any]:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    known = (common.load("accuracy.parsers") or {}).get("tasks", {}) if options.only else {}
-    chosen = {name: task for name, task in TASKS.items() if any(text in name for text in options.only.split(","))}
-    found = known | {name: compare(name, task) for name, task in chosen.items()}
-    return {"tasks": {name: found[name] for name in TASKS if name in found}}
+    return {"tasks": {name: compare(name, task) for name, task in TASKS.items()}}
 
 
 def shown(C: Sequence[float | None]) -> str:
@@ -326,9 +321,6 @@ def section(results: dict[str, Any]) -> str:
     tables = [
         f"**{TASKS[name].title}.** {facts(found, TASKS[name])}\n\n{table(found)}" for name, found in tasks.items()
     ]
-    missing = [task.title for name, task in TASKS.items() if name not in tasks]
-    if missing:
-        tables.append(f"Not measured yet: {'; '.join(missing)}.")
     joined = "\n\n".join(tables)
     return f"""## Parsers on their own data
 
