@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from sklearn.model_selection import KFold
 
-from kernelcrf import ChainCRF, Input, SegmentCRF
+from kernelcrf import ChainCRF, Input
 from kernelcrf.datasets import load_us_addresses
 from kernelcrf.penalties import ElasticNet
 from studies.accuracy import references
@@ -31,7 +31,7 @@ WAPITI = {"c1": 0.5, "c2": 0.00005, "max_iterations": 300}
 C_OF_WAPITI = (1 / (2 * WAPITI["c2"]),)
 OWN, MORE, STEPS = "own", "more", "steps"
 CRFSUITE, CHAIN = "CRFsuite", "ChainCRF"
-CHAIN_MORE, SEGMENTS = "ChainCRF, more signs", "SegmentCRF, more signs"
+CHAIN_MORE = "ChainCRF, more signs"
 CHAIN_STEPS, CHAIN_ALL = "ChainCRF, signs of steps", "ChainCRF, more signs, also of steps"
 CHAIN_L1, STEPS_L1 = "ChainCRF, Wapiti's penalties", "ChainCRF, signs of steps, Wapiti's penalties"
 CHOSEN, COMMITTEE = "the model chosen in each training set", "committee of our models"
@@ -91,20 +91,14 @@ def chain_with_steps(C: float | None, l1: float | None = None) -> ChainCRF:
     return ChainCRF(inputs=inputs, C=C, tol=TOLERANCE, weights=observed, random_state=0, **like_wapiti(l1))
 
 
-def segments(C: float | None) -> SegmentCRF:
-    return SegmentCRF("linear", C=C, tol=TOLERANCE, max_duration=6, random_state=0)
-
-
-def with_dicts(longest: bool) -> dict[str, Model]:
-    """Return the models of parsers whose features are dicts; the longer list has SegmentCRF, which takes long."""
-    found = {
+def with_dicts() -> dict[str, Model]:
+    """Return the models of parsers whose features are dicts."""
+    return {
         CRFSUITE: Model(partial(crfsuite, PARSERATOR)),
         CHAIN: Model(partial(chain, "all"), OWN, (1.0, 5.0)),
         CHAIN_MORE: Model(partial(chain, ("observed", "observed")), MORE, (1.0, 3.0)),
         CHAIN_ALL: Model(chain_with_steps, STEPS, (1.0, 3.0)),
     }
-    # The choice of accuracy.segments, made inside the training part of the first fold.
-    return found | ({SEGMENTS: Model(segments, MORE, (1.0,))} if longest else {})
 
 
 def with_lists(parameters: Mapping[str, Any], grid: tuple[float, ...], l1: bool) -> dict[str, Model]:
@@ -190,21 +184,21 @@ TASKS: dict[str, Task] = {
         lambda: words_of(load_us_addresses("train")),
         with_more(usaddress_features),
         five_folds,
-        with_dicts(longest=True),
+        with_dicts(),
     ),
     "person": Task(
         "probablepeople: names of people",
         partial(names, "person"),
         with_more(probablepeople_features),
         three_folds,
-        with_dicts(longest=False),
+        with_dicts(),
     ),
     "company": Task(
         "probablepeople: names of companies",
         partial(names, "company"),
         with_more(probablepeople_features),
         three_folds,
-        with_dicts(longest=False),
+        with_dicts(),
     ),
     "date": grobid("GROBID: dates", "date", five_folds, "98.33"),
     "citation names": grobid("GROBID: names in citations", "citation names", three_tenths),

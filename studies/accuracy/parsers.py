@@ -40,9 +40,9 @@ after at most 300 iterations: with so large a C, the gap that can be certified i
 C is the one with the most right items in a fifth of at most 800 training items, after a fit to the other four fifths.
 These items are in the test set of no fold, or the choice is made again for each fold. *The model chosen in each
 training set* is the single one of ours with the most right items there, at its own C; of equal ones it is the one with
-the most right tokens, or else the first one. Only SegmentCRF has the C that `accuracy.segments` chose on the training
-part of the first fold, which has test items of the others. The committee takes, among the five likeliest labellings of
-each of our models, the one with the highest mean log-probability; all models of a table are members.
+the most right tokens, or else the first one. The committee takes, among the five likeliest labellings of each of our
+models, the one with the highest mean log-probability; all models of a table are members. `accuracy.segments` has
+SegmentCRF on addresses.
 
 The signs were made before these choices. Signs of steps are those of AnyStyle's references. For usaddress, the kinds of
 signs and the idea of a committee were chosen after trials on other divisions of the same addresses, so that its rows
