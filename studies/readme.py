@@ -57,7 +57,12 @@ def quality() -> str:
         ["named entities, Japanese: wrong, % (less is better)", *wrong(gpstruct["japanesene"], *of_gpstruct)],
         ["secondary structure of proteins: right, %", *right],
         ["prominent words of speech, from text: right, %", *prominent],
-        ["parsers: whole US addresses; the linear CRF has more signs: wrong, % (less is better)", NONE, *addresses, NONE],
+        [
+            "parsers: whole US addresses; the linear CRF has more signs: wrong, % (less is better)",
+            NONE,
+            *addresses,
+            NONE,
+        ],
         ["chunks, CoNLL-2000: F1 of spans, %", NONE, *spans, NONE],
     ]
     return common.markdown(["test data", "kernel CRF", "linear CRF", "CRFsuite", "kernel, each token alone"], rows)

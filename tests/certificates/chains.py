@@ -135,7 +135,8 @@ class ChainProblem(KernelProblem):
             fits = [] if self.warm_start else [counted]
             if self.warm_start == "other C":
                 fits.append(self._of_weight(self.rows, None))
-            if "other data" in (self.warm_start, self.checkpoint, self.prior):
+            of_checkpoint = self.checkpoint == "other data" and not self.warm_start
+            if of_checkpoint or "other data" in (self.warm_start, self.prior):
                 unweighted = "other data" in (self.warm_start, self.prior)
                 fits.append(self._of_weight(self._rows("other inputs"), None if unweighted else self.weights))
             if any(self.is_null(kernel, rows) for kernel in (self.kernel, self.edge_kernel) for rows in fits):
@@ -154,11 +155,16 @@ class ChainProblem(KernelProblem):
             return "dual"
         if (self.laplace or self.by_evidence) and self.is_missing:
             return "missing"
-        if self.checkpoint in ("other data", "other weights"):
+        if self.checkpoint == "other weights" or (self.checkpoint == "other data" and self._differs()):
             return "was written by a fit that differs"
         if self.prior:
             return self.prior_refusal
         return self.changed_refusal
+
+    def _differs(self):
+        """Whether the other data differ from those of the fit in a sequence that counts."""
+        pairs = zip(self.rows, self._rows("other inputs"), self.sequence_weights, strict=True)
+        return any(weight > 0 and not np.array_equal(x, other[::-1]) for x, other, weight in pairs)
 
     @property
     def is_missing(self):

@@ -62,14 +62,12 @@ class GraphProblem(NetworkProblem):
         """Return a word of the error that this problem has to end with, or None."""
         if self.edge_kernel is not None and "edges" not in self.wanted:
             return "edge_kernel="
-        if self.inference == "loopy" and self.cliques == "auto":
+        if self.inference == "loopy" and "paths" in self.wanted:
             return "loopy"
         if self.inference != "exact" and self.laplace:
             return "laplace=True"
         if self.inference == "gibbs" and self.missing:
             return "gibbs"
-        if self.inference == "loopy" and "paths" in self.wanted and len(self.paths):
-            return "loopy"
         return None
 
     @property
