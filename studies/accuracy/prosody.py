@@ -279,8 +279,8 @@ def section(results: dict[str, Any]) -> str:
     return f"""## Prosody from text
 
 {train:,} words of 40 speakers to train, {test:,} words of 39 others to test; accuracy, per cent, for 2 and for 3 grades
-of prominence. Settings were chosen on a fifth of the training data, speakers apart, and so was the row of which we
-speak: "{BEST}".
+of prominence. Settings were chosen on a fifth of the training data, speakers apart, where "{BEST}" was the best row for
+2 grades.
 
 {common.markdown(("model", "2 grades", "3 grades", "seconds"), rows)}
 

@@ -1,8 +1,8 @@
 """Make sparse features of text: attributes of words, and templates that join attributes of a window.
 
 A template is written as CRF++ and crfsgd write theirs: `w[0]` is the word, `p[-1]|w[0]` the part of speech before it
-together with the word. Every combination of values that the training data show `min_count` times or more is a column;
-what they do not show has none. An attribute beyond the ends of the sentence has its own value.
+together with the word. Every combination of values that the training data show is a column; what they do not
+show has none. An attribute beyond the ends of the sentence has its own value.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def attributes(words: Sentences, affixes: int = 4) -> dict[str, list[list[str]]]
 class WindowFeatures:
     """Turn templates into columns: `fit_transform` on training sentences, `transform` on others."""
 
-    def __init__(self, templates: Sequence[str], min_count: int = 1) -> None:
-        self.templates, self.min_count = list(dict.fromkeys(templates)), min_count
+    def __init__(self, templates: Sequence[str]) -> None:
+        self.templates = list(dict.fromkeys(templates))
 
     def fit_transform(self, columns: Mapping[str, Sentences]) -> sparse.csr_array:
         self._parts = [[(name, int(at)) for name, at in PART.findall(one)] for one in self.templates]
@@ -73,8 +73,8 @@ class WindowFeatures:
             self._values[name] = {value: k for k, value in enumerate(sorted(counts), BEYOND + 1)}
         self._keys: list[np.ndarray] = []
         for key in self._joined(columns):
-            values, counts = np.unique(key, return_counts=True)
-            self._keys.append(values[(values >= 0) & (counts >= self.min_count)])
+            values = np.unique(key)
+            self._keys.append(values[values >= 0])
         self.n_features = sum(map(len, self._keys))
         return self.transform(columns)
 
