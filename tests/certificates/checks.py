@@ -78,11 +78,11 @@ def rounding(problem, model, twin, z):
     """
     scores = np.maximum.reduceat(np.abs(twin.phi @ z), twin.starts)
     slack = ROUNDING[problem.dtype] * (1.0 + abs(twin.value(z)) + float(twin.omega @ scores))
-    other = problem.shaken_twin(model)
-    if other is None:
-        return slack, 0.0
-    noise = max(float(np.abs(p - q).max()) for p, q in zip(twin.probabilities(z), other.probabilities(z), strict=True))
-    return slack + SHAKEN * abs(other.value(z) - twin.value(z)), SHAKEN * noise
+    others = problem.shaken_twins(model)
+    moved = max((abs(other.value(z) - twin.value(z)) for other in others), default=0.0)
+    probabilities = [zip(twin.probabilities(z), other.probabilities(z), strict=True) for other in others]
+    noise = max((float(np.abs(p - q).max()) for pairs in probabilities for p, q in pairs), default=0.0)
+    return slack + SHAKEN * moved, SHAKEN * noise
 
 
 def _convex(problem, model, twin, z, slack):
