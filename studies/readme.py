@@ -1,4 +1,4 @@
-"""Write the tables and figures of README.md and of the page of findings from the results on file, between marks."""
+"""Write the tables of README.md and of the first pages of results and of reliability, between marks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,44 @@ from typing import Any
 from studies import common
 
 NONE = "–"
+# Each threat has the trials of one study, the heading of their table, and what a user has to do.
+THREATS = (
+    (
+        "killed or frozen workers of a cluster",
+        "cluster_faults",
+        "SIGKILL, SIGSTOP, a lost client or scheduler, workers that come and go during a fit",
+        "trials.md#faults-of-a-cluster-in-the-middle-of-a-fit",
+        "Nothing if only workers are lost. Pass `checkpoint=`, and fit again if the client or the scheduler is lost.",
+    ),
+    (
+        "files that are damaged or forged",
+        "files",
+        "fuzzing of all formats and of model files, and small files that unpack to much",
+        "files.md#files-hostile-and-damaged-ones",
+        "Catch `ModelFileError` for models and `FormatError` for data. A stranger's valid model can still be wrong.",
+    ),
+    (
+        "threads and processes",
+        "concurrency",
+        "fits and predictions at once, forks, limits of threads, memory over many calls",
+        "trials.md#concurrency-many-threads-many-processes-long-runs",
+        "Nothing. `n_jobs` says how many threads an estimator may use.",
+    ),
+    (
+        "interrupted fits and saves",
+        "interruption",
+        "Ctrl-C at any line, signals, `kill -9`, full disks, read-only folders",
+        "trials.md#interruption-signals-full-disks-read-only-folders",
+        "Nothing for saves. Pass `checkpoint=` to go on with a fit whose process was killed.",
+    ),
+    (
+        "numerical extremes",
+        "numerics",
+        "features up to 1e300, constant columns, any C, functions that are not kernels, long sequences",
+        "trials.md#numerics-extreme-scales-degenerate-data-functions-that-are-not-kernels",
+        "Read `certificate_.status`. Scale the features if an error asks for it.",
+    ),
+)
 MADE_FOR_CHORDS = "segmental CRF made for chords (published)"
 
 
@@ -93,10 +131,21 @@ def field() -> str:
     return common.markdown(["test data", "kernelcrf", "best other", "which"], rows, (0, 3))
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"quality": quality, "field": field}
+def threats() -> str:
+    """Return a table of what was tried to break the library, how often it failed, and what is left to the user."""
+    rows = []
+    for threat, study, tried, page, duty in THREATS:
+        trials = common.known_trials(f"reliability.{study}").values()
+        failed, times = (sum(trial[count] for trial in trials) for count in ("failed", "times"))
+        rows.append([f"[{threat}]({page})", tried, f"{failed:,} of {times:,}", duty])
+    return common.markdown(["threat", "what was tried", "failed now", "what you must do"], rows, (0, 1, 3))
+
+
+BLOCKS: dict[str, Callable[[], str]] = {"quality": quality, "field": field, "threats": threats}
 PAGES = {
     common.ROOT / "README.md": ("quality", "field"),
     common.ROOT / "docs" / "results" / "index.md": ("quality",),
+    common.ROOT / "docs" / "reliability" / "index.md": ("threats",),
 }
 
 
