@@ -114,10 +114,10 @@ over {len(seeds)} seeds, p of paired t-tests against random choice.
 
 ![Accuracy against labelled letters](figures/active_learning.png)
 
-By entropy, `select_for_labelling` needs {by_letter:.0f} % fewer labels than random choice. The words of the highest
-entropy need {highest:.2f} times as many as random choice, and are behind it on the way: they are the outliers of the
-pool, written badly or unlike the others. Drawing words in proportion to what is not known, as landmarks are drawn,
-keeps to the distribution of the pool.
+By entropy, `select_for_labelling` needs {by_letter:.0f} % fewer labels than random choice. If the words of the highest
+entropy are taken, {highest:.2f} times as many letters are needed as by random choice, and fewer letters are
+right before that point, because these words are badly written or unlike the others. The other rules draw words at
+random, more often those that the model is unsure of, so that they also take words of the usual kind.
 
 How far to trust it. Words are drawn with a probability that goes with the square of the score. This was settled on
 seeds 0 to 2, which are {fresh} those shown, after a batch chosen greedily by the same matrix had needed more labels

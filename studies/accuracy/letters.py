@@ -380,8 +380,8 @@ def section(results: dict[str, Any]) -> str:
     n = len(results["small"]["rbf, pixels"])
     return f"""## Letters: words by hand
 
-52,152 letters of 6,877 handwritten words, 26 labels. The table has the error of letters in percent, mean and standard
-error over the first splits of ten.{common.of_all(n, 10, "splits")}
+52,152 letters of 6,877 handwritten words, 26 labels. The table has the error of letters in percent, as mean and
+standard error over as many of the ten splits as the cell says.{common.of_all(n, 10, "splits")}
 Seconds are those of the final fit and the labelling of the test data (small / large), on one thread beside another
 study. C and gamma are chosen on the first split's training data.
 

@@ -184,8 +184,8 @@ F1 of spans by the likeliest labelling, and by the labels of the best expected F
 
 {common.markdown(["data", "viterbi", "f1", "difference (p)"], f1)}
 
-On WNUT-17 the gain is large, because the likeliest labelling predicts an entity only if it is about as likely as no
-entity, while a span is worth predicting if its probability is above half of the F1 score.
+On WNUT-17 the gain is large. The likeliest labelling has an entity only if it is about as likely as no entity. For the
+F1 score, a span is worth predicting if its probability is above half of the score that can be reached.
 
 US addresses: in {place["predicted"]} of {place["addresses"]:,} predictions a label occurs in two places; in the true
 labels, this happens in {place["true"]} addresses. With `k_best(where=...)` every label is in one place;

@@ -2,9 +2,9 @@
 
 Each line of `studies/reliability/findings.tsv` names a subject, a fault that a user could meet, a test that fails while
 the fault is there, and what happens now if the test does not say it. The study runs the tests. With `--before` and
-`PYTHONPATH=<checkout>/src` it copies them into the checkout of an earlier commit and counts which of them fail there: a
-test that passes on the earlier commit proves nothing, and is printed. `--only WORDS` runs the subjects with those words
-and keeps the others. Subjects from *Extreme numbers and kernels* on were found by the other trials.
+`PYTHONPATH=<checkout>/src` it copies them into the checkout of an earlier commit and counts which of them fail there.
+Tests that also pass on the earlier commit are listed, since they show nothing. `--only WORDS` runs the subjects with
+those words and keeps the others. Subjects from *Extreme numbers and kernels* on were found by the other trials.
 """
 
 from __future__ import annotations

@@ -158,8 +158,8 @@ def rows_of_table() -> Iterator[Trial]:
         late = sum(row["outcome"] == "late" for row in own)
         trial = Trial(
             f"mutants of `{part}`, at random, of {total:,} changes",
-            f"{len(own) - len(survived):,} killed ({late} of them by going on without end); "
-            f"{len(explained)} survivors explained",
+            f"{len(own) - len(survived):,} killed ({late or 'none'} of them by a time limit); "
+            f"{len(explained)} {'survivor' if len(explained) == 1 else 'survivors'} explained",
             times=len(own),
         )
         trial.failures = [name for name in survived if name not in explained]

@@ -99,7 +99,7 @@ def seconds(times):
 
 def kills(size, n_kills):
     """Kill a worker after a random time, again and again, during as many fits as this takes."""
-    trial = Trial(f"SIGKILL to a random worker at {n_kills} random moments, {size} data", "")
+    trial = Trial(f"fits while random workers get SIGKILL at random moments, {n_kills} in all, {size} data", "")
     with two_workers(**{"distributed.scheduler.allowed-failures": 20}) as client:
         faults, ended, killed, spans = Faults(client, size), threading.Event(), [], []
         usual, draw = faults.undisturbed(), random.Random(0)
