@@ -110,7 +110,7 @@ def section(results: dict[str, Any]) -> str:
                 f"{np.mean([row['evidence_seconds'] for row in rows]):.1f}",
             )
         )
-    header = ("task", "splits", "evidence, %", "its C", "best C in hindsight, %", "gap", "held out, %", "s")
+    header = ("task", "splits", "evidence, %", "its C", "best C in hindsight, %", "above the best", "held out, %", "s")
     curves = [
         (title, *(f"{100 * e:.2f}" for e in np.mean([row["grid"] for row in results["tasks"][task]], axis=0)))
         for task, title in TASKS.items()

@@ -360,7 +360,7 @@ def section(results: dict[str, Any]) -> str:
             )
     header = (
         "", "degree", "wrong, %", "p", "wrong in training, %", "gamma, c of the splits", "rank", "iterations", "CPU s",
-        "gap",
+        "certified gap",
     )  # fmt: skip
     sizes = "\n".join(
         f"- {name}: {TASKS[name].inputs}; {found['features']} columns, {found['labels']} labels; "

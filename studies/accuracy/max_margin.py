@@ -204,7 +204,7 @@ def section(results: dict[str, Any]) -> str:
                 rows.append((f"{name}, {kernel}", *cells, ", ".join(C), ", ".join(heat), *ends))
         header = (
             "", "labelling wrong, % (p)", "labels wrong, % (p)", "log-loss (p)", "at the temperature (p)", "C",
-            "temperature", "CPU s", "gap",
+            "temperature", "CPU s", "certified gap",
         )  # fmt: skip
         n = len(next(iter(kernels.values())))
         title, n_published = TITLES[task]

@@ -124,7 +124,7 @@ def table(results: dict[str, Any]) -> str:
             ]
         )  # fmt: skip
     header = [
-        "us per token", "whole", "blocks", "blocks / whole", "last / first block", "one by one", "last / first push",
+        "µs per token", "whole", "blocks", "blocks / whole", "last / first block", "one by one", "last / first push",
         "state",
     ]  # fmt: skip
     grown = ", ".join(
