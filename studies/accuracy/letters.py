@@ -394,10 +394,13 @@ study. C and gamma are chosen on the first split's training data.
 The splits share test words, so the p-values are those of the usual test, not exact. Published figures are quoted as
 papers and surveys give them; those of the second protocol from memory.
 
-What each step brings, train 1, test 9: rbf instead of linear on pixels {linear} -> {rbf};
-shapes instead of pixels -> {shapes};
-a bias for each place in the word -> {place};
-transitions for each place, by an input with `scores="steps"` -> {best}.
+Each step lowers the error with one fold to train and nine to test.
+
+- An rbf kernel instead of a linear one on pixels: {linear} -> {rbf}.
+- Shapes instead of pixels: {shapes}.
+- A bias for each place in the word: {place}.
+- Transitions for each place, by an input with `scores="steps"`: {best}.
+
 **Read the last two with the data in mind:** there are only 55 distinct words, the same in training and test. The length
 of a word, the place in it and the letter before nearly spell it, and none of the published models is known to use the
 place.
