@@ -37,7 +37,7 @@ SUBJECTS = {
     },
     "reliability": {
         "findings": "findings",
-        "trials": "numerics concurrency interruption cluster_faults",
+        "trials": "certificates numerics concurrency interruption cluster_faults",
         "files": "files crfsuite_models compatibility",
         "tests": "mutation branches",
     },

@@ -31,6 +31,7 @@ class SegmentProblem(ChainProblem):
     """Sequences of a few tokens, whose runs of equal labels are segments."""
 
     estimator = SegmentCRF
+    share_of_targets = 0.0
 
     def draw(self):
         pick = self.dice.pick
