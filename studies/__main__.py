@@ -32,9 +32,7 @@ def run(name: str, arguments: list[str]) -> None:
         return module.main(arguments)
     text = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(f"python -m studies {name}", description=module.__doc__, formatter_class=text)
-    if hasattr(module, "trials"):
-        parser.add_argument("--before", action="store_true", help="keep the results as those of an earlier commit")
-    else:
+    if not hasattr(module, "trials"):
         parser.add_argument("--show", action="store_true", help="print and draw the results on file")
     parser.add_argument("--discard", action="store_true", help="print the results and do not keep them")
     for option, default in getattr(module, "OPTIONS", {}).items():
@@ -78,8 +76,8 @@ def try_all(name: str, module: ModuleType, options: argparse.Namespace) -> None:
         for line in trial.failures[: common.SHOWN_FAILURES]:
             print(f"    {line}", flush=True)
         if not options.discard:
-            common.save_trials(name, done, time.perf_counter() - started, before=options.before)
-    if not options.before and any(trial.failures for trial in done):
+            common.save_trials(name, done, time.perf_counter() - started)
+    if any(trial.failures for trial in done):
         raise SystemExit(f"{name}: {sum(bool(trial.failures) for trial in done)} of {len(done)} trials failed")
 
 

@@ -90,9 +90,9 @@ def environment() -> dict[str, str]:
     return found | {"blas": ", ".join(sorted(blas)), "cores": str(cores)}
 
 
-def load(name: str, *, before: bool = False) -> dict[str, Any] | None:
+def load(name: str) -> dict[str, Any] | None:
     """Return the results of a study such as "speed.letters", or None if there are none on file."""
-    path = _path(name, before)
+    path = _path(name)
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
@@ -102,16 +102,16 @@ def complete(results: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(found, default=lambda x: x.tolist() if hasattr(x, "tolist") else str(x)))
 
 
-def save(name: str, results: dict[str, Any], *, before: bool = False) -> None:
+def save(name: str, results: dict[str, Any]) -> None:
     """Write the results of a study."""
-    path = _path(name, before)
+    path = _path(name)
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
-def _path(name: str, before: bool) -> Path:
+def _path(name: str) -> Path:
     group, _, study = name.partition(".")
-    return ROOT / "studies" / group / "results" / ("before" if before else "") / f"{study}.json"
+    return ROOT / "studies" / group / "results" / f"{study}.json"
 
 
 def cache(version: str) -> Path:
@@ -304,14 +304,12 @@ class Trial:
     holds : what holds now, in words; with figures if there are some.
     times : how often it was done.
     failures : a line for each time that it went wrong.
-    before : what failed before, in words, if `--before` cannot measure it.
     """
 
     tried: str
     holds: str
     times: int = 0
     failures: list[str] = field(default_factory=list)
-    before: str = ""
 
     def check(self, fine: bool, otherwise: str) -> None:
         """Count one attempt, and describe its failure."""
@@ -320,14 +318,14 @@ class Trial:
             self.failures.append(otherwise)
 
 
-def save_trials(name: str, trials: Sequence[Trial], seconds: float, *, before: bool = False) -> None:
+def save_trials(name: str, trials: Sequence[Trial], seconds: float) -> None:
     """Write trials as results; of many failures the first are kept in words."""
     rows = [
         asdict(trial) | {"failed": len(trial.failures), "failures": trial.failures[:SHOWN_FAILURES]} for trial in trials
     ]
-    save(name, complete({"seconds": round(seconds, 1), "trials": rows}), before=before)
+    save(name, complete({"seconds": round(seconds, 1), "trials": rows}))
 
 
-def known_trials(name: str, *, before: bool = False) -> dict[str, dict[str, Any]]:
+def known_trials(name: str) -> dict[str, dict[str, Any]]:
     """Return the rows on file, by what was tried."""
-    return {row["tried"]: row for row in (load(name, before=before) or {"trials": []})["trials"]}
+    return {row["tried"]: row for row in (load(name) or {"trials": []})["trials"]}

@@ -64,31 +64,36 @@ def below(section: str) -> str:
 
 
 def footer(found: dict[str, Any]) -> str:
-    """Return a list that says how the sections of a page were made: commands, minutes, commits and versions."""
+    """Return how a page was made: the versions that its sections share, and the command of each section."""
+    environments = [results["environment"] for results in found.values()]
+    everything: dict[str, str] = {}
+    for environment in environments:
+        everything |= environment
+    shared = {key: value for key, value in everything.items() if all(e.get(key, value) == value for e in environments)}
     lines = []
     for name, results in found.items():
-        facts = [f"`python -m studies {name}`"]
+        facts = []
         if "seconds" in results and "commit" in results:
-            facts += [f"{results['seconds'] / 60:.0f} min", f"commit {results['commit']}"]
-        if earlier := common.load(name, before=True):
-            facts.append(f"before: commit {earlier['commit']}")
-        facts += [f"{package} {value}" for package, value in results["environment"].items()]
-        lines.append(f"- *{', '.join(facts)}.*")
-    return "\n".join(["## Commits and versions", "", *lines])
+            minutes = round(results["seconds"] / 60)
+            facts = [f"{minutes} min" if minutes else "less than 1 min", f"commit {results['commit']}"]
+        facts += [version(key, value) for key, value in results["environment"].items() if key not in shared]
+        lines.append(f"- `python -m studies {name}`: {', '.join(facts)}")
+    versions = ", ".join(version(key, value) for key, value in shared.items())
+    return "\n".join(["## Commits and versions", "", f"{versions}.", "", *lines])
+
+
+def version(name: str, value: str) -> str:
+    """Return the version of a package, or the number of cores, in words."""
+    named = {"python": f"Python {value}", "blas": f"BLAS of {value.replace(', ', ' and ')}", "cores": f"{value} cores"}
+    return named.get(name, f"{name} {value}")
 
 
 def trial_table(name: str) -> str:
     """Return the trials of a study as a table, with the list of findings below theirs."""
-    then = common.known_trials(name, before=True)
     rows = []
     for row in common.known_trials(name).values():
-        was = row["before"]
-        if row["tried"] in then:
-            old = then[row["tried"]]
-            was = f"{old['failed']:,} of {old['times']:,}" + (f"; {was}" if was else "")
-        cells = (row["tried"], f"{row['times']:,}", was or "not measured", f"{row['failed']:,}", row["holds"])
+        failed = f"{row['failed']:,}" if row["times"] else readme.NONE
+        cells = (row["tried"], f"{row['times']:,}", failed, row["holds"])
         rows.append([cell.replace("|", "\\|") for cell in cells])
-    text = common.markdown(("what was tried", "times", "failed before", "fails now", "what holds now"), rows, (0, 2, 4))
-    if name != "reliability.findings":
-        return text
-    return f"{text}\n\nThe faults, by subject:\n\n{load_module(name).faults()}"
+    text = common.markdown(("what was tried", "times", "fails now", "what holds now"), rows, (0, 3))
+    return text if name != "reliability.findings" else f"{text}\n\n{load_module(name).faults()}"

@@ -344,28 +344,51 @@ def section(results: dict[str, Any]) -> str:
         return f"{100 * data[name][method][level][key]:.0f} %"
 
     plain = ", ".join(f"{per_cent(name, 'p >= 1 - level', 'whole')} on {name}" for name in data)
+    ours_whole = [100 * methods["ConformalLabels"]["0.9"]["whole"] for methods in data.values()]
     cut = " and ".join(per_cent("WNUT-17", "ConformalLabellings", "cut", level) for level in ("0.9", "0.95"))
+    wider = math.sqrt(20 / n_splits)
+    fewer = (
+        f" To save time, there are {n_splits} splits, not 20, so that it is {wider:.1f} times as wide."
+        if wider > 1
+        else ""
+    )
     return f"""## Prediction sets
 
-Mean coverage in per cent over {n_splits} random splits of test data into calibration and new data. Sizes are labels per
-token (per image for scene), labellings per sequence, or spans per sequence; the coverage of spans is that of sequences
-that have spans. *All right* are the sequences whose sets have every true label or span. Sets of labellings are cut at
-1,000: a true labelling that was cut counts as covered, but not as all right. A split is in band if its coverage lies in
-the central 95 % of its law, which has the noise of calibration data and of new data: the beta-binomial law for
-sequences and labellings, a normal law for shares. The law on tokens takes them as
-independent.
+Do sets of labels contain the truth as often as promised? Test data are divided at random, {n_splits} times, into
+calibration data and new data. *Promise* says what sets should cover, at levels of 80, 90 and 95 %, and *covered* how
+much of it they do cover, in per cent.
+
+- *ConformalLabels*: a set of labels for each token; all true labels of a sequence are in their sets
+- *ConformalLabels, share* (`control="share"`): the true labels of this share of tokens are in their sets
+- *ConformalLabellings*: a set of labellings of the whole sequence
+- *ConformalSpans*: a set of spans; only sequences that have spans count
+- *ConformalLabels on tokens*: the same as ConformalLabels, with each token as a sequence, as MAPIE does
+- *p >= 1 - level*: all labels that are at least as probable as 1 minus the level, without calibration
+- *p sums to level*: the likeliest labels until their probabilities sum to the level, without calibration
+
+*All right* are the sequences whose sets contain every true label or span. Sizes are labels per token (per image for
+scene), labellings per sequence, or spans per sequence. Sets of labellings are cut at 1,000. A true labelling that was
+cut counts as covered, but not as all right.
+
+By chance, the coverage of one split is not exactly 90 %. A split is *in band* if its coverage is inside the range that
+chance allows in 95 % of cases. For the mean over splits, this range is narrower.{fewer}
 
 {common.markdown(header, lines, (0, 1, 2))}
 
-Of the splits of conformal sets, {sum(one["in_band"] for one in ours)} of {n_runs(ours)} are in band (95 % are
-expected to be), and {sum(one["mean_in_band"] for one in ours)} of {len(ours)} means. Without calibration, nobody knows
-how many sequences have all their true labels among those with p >= 0.1: {plain}. `ConformalLabels` has 90 % on each,
-with larger sets where the plain rule has fewer. Sets that take each token as a sequence, as MAPIE does, cover on
-average as many tokens as promised. But tokens of a sequence depend on each other: of {n_runs(tokens)} splits,
-{sum(one["in_band"] for one in tokens)} are in band, and {per_cent("CoNLL-2000", TOKENS, "whole")} of the
-sentences of CoNLL-2000 are all right at 90 %. With `control="share"`, choose a level above the accuracy of the model;
-below it, unsure tokens have empty sets. Sets of labellings are for models that are sure: {cut} of those on WNUT-17 have
-more than 1,000 labellings at 90 and 95 %.
+With conformal sets, {sum(one["in_band"] for one in ours)} of {n_runs(ours)} splits are in band (95 % should be), and
+{sum(one["mean_in_band"] for one in ours)} of {len(ours)} means.
+
+Sets of all labels with p >= 0.1 are not calibrated. The share of sequences with all true labels in these sets is
+{plain}. With `ConformalLabels` at 90 %, it is {min(ours_whole):.1f} to {max(ours_whole):.1f} %.
+
+If each token is taken as a sequence, {sum(one["mean_in_band"] for one in tokens)} of {len(tokens)} means are in band,
+and {sum(one["in_band"] for one in tokens)} of {n_runs(tokens)} splits. The range takes tokens as independent, but
+tokens of a sequence depend on each other. On CoNLL-2000, {per_cent("CoNLL-2000", TOKENS, "whole")} of the sentences are
+all right at 90 %.
+
+With `control="share"`, unsure tokens get empty sets if the level is below the accuracy of the model; choose a higher
+level. Sets of labellings are for models that are sure. On WNUT-17, {cut} of the sets at 90 and 95 % have more than
+1,000 labellings.
 """
 
 

@@ -142,15 +142,21 @@ def section(results: dict[str, Any]) -> str:
     head = ("data and model", "adjusted Rand index", "p, against MarkovNetwork", "log-likelihood of a new row")
     return f"""## Hidden variables with known truth
 
-Mixtures have {COLUMNS} binary columns, which are independent given a hidden variable with {VALUES} values. Hidden
-chains have {T} steps; each of two hidden states emits one of three symbols. The models get {N} rows without any hidden
-value, and {results["starts"]} random starts. The adjusted Rand index compares the hidden values with the likeliest ones
-of each model; "truth" has the parameters that the data were drawn with. Means over {sets} data sets; p by Wilcoxon's
-test.
+Can a model that never sees the hidden values find them? The data are drawn from known models, so that the
+hidden values are known.
+
+- *mixtures*: {COLUMNS} binary columns, independent given a hidden variable with {VALUES} values.
+- *hidden chains*: {T} steps; each of two hidden states emits one of three symbols.
+- *adjusted Rand index*: how well the likeliest hidden values of a model agree with the true ones, 1 at best, 0 by
+  chance.
+- *truth*: the true model that drew the data.
+
+Each model has {N} rows and {results["starts"]} random starts. Means are over {sets} data
+sets.{common.of_all(sets, 8, "data sets")} p-values are those of Wilcoxon's test, of which {2 / 2**sets:.3f} is the
+least.
 
 {common.markdown(head, rows)}
 
-GaussianMixture takes the binary columns as numbers, which is not the law of the data. MarkovNetwork does not know that
-the steps of a chain are alike: each step has potentials of its own, so that it has about six times the parameters of a
-hidden Markov model.
+GaussianMixture takes the binary columns as numbers, although they are not drawn from Gaussians. MarkovNetwork has
+potentials of its own for each step of a chain, and so several times the parameters of a hidden Markov model.
 """

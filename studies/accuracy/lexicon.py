@@ -185,7 +185,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def section(results: dict[str, Any]) -> str:
     names = {
         "chain": "plain chain over letters",
-        "nearest": "nearest word of the lexicon by its letters",
+        "nearest": "nearest word of the lexicon",
         "candidates": "CandidateCRF, linear, words alone",
         "steps": "CandidateCRF, linear, words and steps",
         "rbf": "CandidateCRF, rbf on words, linear on steps",
@@ -194,15 +194,23 @@ def section(results: dict[str, Any]) -> str:
     lines = []
     for name, text in names.items():
         gain, p = common.bootstrap_p(right[name], right["chain"])
-        beside = "" if name == "chain" else f"{100 * gain:+.2f} (p = {p:.3f})"
+        beside = "" if name == "chain" else f"{100 * gain:+.2f} ({p:.3f})"
         words = 100 * common.accuracy(right[name])
         lines.append([text, f"{words:.2f}", beside, f"{100 * results['letters'][name]:.2f}"])
-    head = ["reader", "words right, %", "beside the plain chain", "letters right, %"]
+    head = ["reader", "words right, %", "beside the plain chain (p)", "letters right, %"]
     return f"""## Words of a lexicon as candidates
 
-{results["tested"]} handwritten sentences with {results["tokens"]:,} words, a lexicon of {results["lexicon"]:,} words,
-and {results["sentences"]} sentences to fit CandidateCRF. Of the test words, {100 * results["present"]:.1f} % are among
-their candidates, so that no choice of candidates gets more of them right. The p-values are of paired bootstraps over
+The test is to read {results["tested"]} handwritten sentences with {results["tokens"]:,} words. For each of them, likely
+words of a lexicon of {results["lexicon"]:,} words are *candidates*, and so is what a chain over letters reads.
+CandidateCRF chooses among the candidates of all words of a sentence. The true word is a candidate in
+{100 * results["present"]:.1f} % of the cases; for the others, every choice is wrong.
+
+- *plain chain over letters*: a ChainCRF reads each letter; its letters are the word.
+- *nearest word*: the word of the lexicon whose letters have the largest product of the chain's probabilities.
+- *words*: features of a candidate: how well it fits the letters, how frequent it is, and whether the lexicon has it.
+- *steps*: features of two candidates in a row: how often they are neighbours in the text of the lexicon.
+
+CandidateCRF is fitted to {results["sentences"]} other sentences. p-values are those of a paired bootstrap over
 sentences.
 
 {common.markdown(head, lines)}

@@ -23,11 +23,13 @@ from studies.accuracy.baselines import CRFsuite
 from studies.accuracy.parser_tasks import (
     CHAIN,
     CHAIN_ALL,
+    CHAIN_MORE,
     CHAIN_STEPS,
     CHOSEN,
     COMMITTEE,
     CRFSUITE,
     STEPS,
+    STEPS_L1,
     TASKS,
     Model,
     Split,
@@ -36,37 +38,43 @@ from studies.accuracy.parser_tasks import (
 
 CANDIDATES, ONE_BY_ONE, FOUND, MOST_TO_CHOOSE = 5, 100, 0.95, 800
 INTRODUCTION = """\
-Each parser has its own training data and features: those of the packages usaddress and probablepeople, and for GROBID
-its templates on columns that `studies.datasets.grobid_columns` computes. GROBID's dictionaries are not in the data, and
-the templates that read them are left out, for both libraries. An item is an address, a name, a date, or all that one
-author or one reference has. CRFsuite has the penalties of parserator (c1 = 0.1, c2 = 0.01, without a limit of
-iterations) for usaddress and probablepeople. For GROBID it stands in for Wapiti, with Wapiti's default penalties
-(c1 = 0.5, c2 = 0.00005) and at most 300 iterations.
+**Data.** Each parser has its own training data and features: those of the packages usaddress and probablepeople, and
+for GROBID its templates on columns that `studies.datasets.grobid_columns` computes. GROBID's dictionaries are not in
+the data, so that the templates that read them are left out, for both libraries. An item is an address, a name, a date,
+or all that one author or one reference has.
 
-*Signs of steps* are `references.signs`: the first character, the case, the kind of number and the final character of a
-token and of the token before, with weights for pairs of neighbouring labels. *More signs* also has
-`reference_features`: affixes, shapes, places and neighbours of tokens; CRFsuite was not given these. Our models end at
-a certified gap of 1 %. Only those with *Wapiti's penalties*, `ElasticNet(0.5)` and C = 10,000 as in the first row, end
-after at most 300 iterations: with so large a C, the gap that can be certified is wide.
+**Rows.**
 
-C is the one with the most right items in a fifth of at most 800 training items, after a fit to the other four fifths.
-The C of a fold is never chosen on its test items: it is chosen on items that no fold tests, or again in each fold. *The
-model chosen in each training set* is the single one of ours with the most right items there, at its own C; of equal
-ones it is the one with the most right tokens, or else the first one. The committee takes, among the five likeliest
-labellings of each of our models, the one with the highest mean log-probability; all models of a table are members.
-`accuracy.segments` has SegmentCRF on addresses.
+- *CRFsuite* has the penalties of parserator, which trains usaddress and probablepeople: c1 = 0.1, c2 = 0.01, without a
+  limit of iterations. For GROBID it stands in for Wapiti, the CRF program of GROBID, with Wapiti's default penalties
+  (c1 = 0.5, c2 = 0.00005) and at most 300 iterations.
+- *ChainCRF* has the same features. It ends at a certified gap of 1 %.
+- *features of steps* have weights for pairs of neighbouring labels, which CRFsuite does not offer: the first character,
+  the case, the kind of number and the final character of a token and of the token before, as in AnyStyle.
+- *more features* also has affixes, shapes, places and neighbours of tokens. CRFsuite was not given these.
+- *Wapiti's penalties* are those of CRFsuite, here `ElasticNet(0.5)` and C = 10,000. These rows stop after at most 300
+  iterations, because with such a large C the certified gap stays wide.
+- *The model chosen in each training set* is the one of ours with the most right items on held-out training items. Ties
+  are decided by right tokens, and then by the order of the rows.
+- *committee*: each of our models proposes its five likeliest labellings. The committee takes the one with the highest
+  mean log-probability over all our models. Its seconds and sizes are sums.
 
-The signs were made before these choices. Signs of steps are those of AnyStyle's references. For usaddress, the kinds of
-signs and the idea of a committee were chosen after trials on other divisions of the same addresses, so that its rows
-with more signs may be a little too good.
+**Choices.** C is the value with the most right items on held-out training items (a fifth of at most 800). It never sees
+the test items of its fold. For usaddress, the features were chosen after trials on the same addresses, so that rows
+with more features or features of steps, and the committee, may be slightly too good.
 
-p-values compare the wrong items of a row with those of the first, by bootstrap. A field is a run of tokens with the
-same label, or a span of tags such as B-DATE and I-DATE. It counts as right in the *F1 of fields* if its label and both
-ends are right. *To review* is how much of the items a reviewer must check to see 95 % of the wrong ones, if the items
-come in the order of the probability that the model gives to its whole labelling. Seconds are the CPU time of all fits
-without the choice of C, kB the size of a model file, and labels per second count CPU time, one item at a time; all on
-one thread. For a committee, they are sums.
+**Columns.** p-values compare the wrong items of a row with those of CRFsuite, by bootstrap; 0.001 is the least. A field
+is a run of tokens with the same label, or a span of tags such as B-DATE and I-DATE; it is right if its label and both
+ends are right. *To review* assumes that the items with the least probable labelling are checked first. With few wrong
+items, one of them can change it much. Seconds are the CPU time of all fits without the choice of C, kB the size of a
+model file, and labels per second count CPU time, one item at a time, on one thread.
 """
+NAMES = {
+    CHAIN_MORE: "ChainCRF, more features",
+    CHAIN_STEPS: "ChainCRF, features of steps",
+    CHAIN_ALL: "ChainCRF, more features and features of steps",
+    STEPS_L1: "ChainCRF, features of steps, Wapiti's penalties",
+}
 
 
 def best(crf: Any, X: list[Any]) -> list[list[tuple[list[str], float]]]:
@@ -260,7 +268,7 @@ def shown(C: Sequence[float | None]) -> str:
 def table(found: dict[str, Any]) -> str:
     rows = [
         [
-            name,
+            NAMES.get(name, name),
             shown(row["C"]),
             f"{row['tokens']:.2f}",
             f"{row['items']:.2f}",
@@ -277,19 +285,26 @@ def table(found: dict[str, Any]) -> str:
 
 def listed(models: Sequence[str]) -> str:
     """Return the models that were chosen, with how often if there are several, as text."""
-    counts = Counter(models)
+    counts = Counter(NAMES.get(name, name) for name in models)
     return ", ".join(name if len(counts) == 1 else f"{name} ({n} of {len(models)})" for name, n in counts.most_common())
 
 
 def facts(found: dict[str, Any], task: Task) -> str:
     """Return how the items of a task are divided, what was chosen, and the published figure, in words."""
+    rows, chosen = found["rows"], found["rows"][CHOSEN]
     fits = f"{found['folds']} fits to" if found["folds"] > 1 else "One fit to"
-    text = f"{fits} {found['trained']:,} items, and {found['tested']:,} of {found['n_items']:,} items tested."
-    chosen = found["rows"][CHOSEN]
-    text += f" Chosen: {listed(chosen['models'])}. The true labelling is among the five likeliest of the chosen model "
-    text += f"for {chosen['among']:.1f} %."
+    text = f"{fits} {found['trained']:,} items; {found['tested']:,} of {found['n_items']:,} items are tested."
+    text += f" Chosen: {listed(chosen['models'])}."
+    if len(set(chosen["models"])) > 1:
+        text += " The probabilities of different models may not be comparable, which *to review* assumes."
+    ours = {row: rows[row]["items"] for row in task.models if row != CRFSUITE}
+    least = min(ours, key=ours.__getitem__)
+    if ours[least] < chosen["items"]:
+        text += f" The best of ours on the test items is {NAMES.get(least, least)}, with {ours[least]:.2f} % wrong."
+    text += " The true labelling is among the five likeliest of the chosen model"
+    text += f" for {chosen['among']:.1f} % of the items."
     if task.published:
-        text += f" Published by GROBID, with its dictionaries and another division of the items: F1 {task.published} %."
+        text += f" GROBID publishes an F1 of {task.published} %, with its dictionaries and other test items."
     return text
 
 
@@ -307,43 +322,55 @@ def cost(tasks: Sequence[dict[str, Any]], rows: Sequence[str]) -> dict[str, floa
     }
 
 
+def beyond(pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> str:
+    """Return how many parsers have fewer and more wrong items with a row than with another, in words."""
+    better = [ours["p"] < 0.05 for ours, theirs in pairs if ours["items"] < theirs["items"]]
+    worse = [ours["p"] < 0.05 for ours, theirs in pairs if ours["items"] > theirs["items"]]
+    return (
+        f"fewer wrong items than CRFsuite for {len(better) or 'none'} of {len(pairs)} parsers "
+        f"({sum(better) or 'none'} beyond chance), and more for {len(worse) or 'none'} "
+        f"({sum(worse) or 'none'} beyond chance)"
+    )
+
+
 def finding(tasks: dict[str, Any]) -> str:
     """Return what a maintainer of a parser learns, in words."""
-    lines, better, worse, stepped = [], [], [], 0
-    for name, found in tasks.items():
-        ours, theirs = found["rows"][CHOSEN], found["rows"][CRFSUITE]
-        if ours["items"] != theirs["items"]:
-            (better if ours["items"] < theirs["items"] else worse).append(ours["p"] < 0.05)
-        stepped += all(TASKS[name].models[row].inputs == STEPS for row in ours["models"])
-        lines.append(
-            f"- {TASKS[name].title}: {ours['items']:.2f} % of the items wrong with the chosen model, and "
-            f"{theirs['items']:.2f} % by CRFsuite (p = {ours['p']:.3f}). To find 95 % of the wrong items, check "
-            f"{ours['reviewed']:.0f} % of all items with our model, and {theirs['reviewed']:.0f} % with CRFsuite's."
-        )
+    of_tasks = [found["rows"] for found in tasks.values()]
+    same, chosen = ([(rows[name], rows[CRFSUITE]) for rows in of_tasks] for name in (CHAIN, CHOSEN))
+    stepped = sum(
+        all(TASKS[name].models[row].inputs == STEPS for row in found["rows"][CHOSEN]["models"])
+        for name, found in tasks.items()
+    )
     plain, steps = (cost(list(tasks.values()), rows) for rows in ([CHAIN], [CHAIN_STEPS, CHAIN_ALL]))
-    joined = "\n".join(lines)
-    return f"""With the features that a project has, the errors of ChainCRF and CRFsuite differ little, in either
-direction; these fits of ours take {plain["seconds"]:.0f} % of CRFsuite's CPU time, and those with signs of steps
-{steps["seconds"]:.0f} %. The model that each training set chooses among all single models of ours makes more items
-right than CRFsuite for {len(better)} of {len(tasks)} parsers, with p < 0.05 for {sum(better) or "none"} of them. It
-makes fewer items right for {len(worse)}, with p < 0.05 for {sum(worse) or "none"}. For {stepped} parsers, all chosen
-models read signs of steps, which CRFsuite does not have. The files of ChainCRF are larger than CRFsuite's for
-{plain["larger"]} parsers, and with signs of steps for {steps["larger"]}. One item at a time, ChainCRF labels fewer
-tokens per second for {plain["slower"]} parsers, and with signs of steps for {steps["slower"]}.
-
-{joined}"""
-
-
-def references_table() -> str:
-    """Return the rows of AnyStyle's references, which have a study of their own."""
-    found = common.load("accuracy.references")
-    if found is None:
-        return ""
-    rows = [
-        [name, f"{row['tokens']:.2f}", f"{row['references']:.2f}", f"{row['seconds']:.0f}"]
-        for name, row in found["rows"].items()
+    lines = [
+        [
+            TASKS[name].title,
+            f"{ours['items']:.2f}",
+            f"{theirs['items']:.2f}",
+            f"{ours['p']:.3f}",
+            f"{ours['reviewed']:.0f}",
+            f"{theirs['reviewed']:.0f}",
+        ]
+        for name, (ours, theirs) in zip(tasks, chosen, strict=True)
     ]
-    return common.markdown(["", "tokens wrong, %", "items wrong, %", "CPU seconds"], rows)
+    head = ["parser", "items wrong, %: chosen model", "CRFsuite", "p", "to review, %: chosen model", "CRFsuite"]
+    return f"""\
+Parsers of addresses, names and references label the tokens of short texts. Here ChainCRF is beside CRFsuite on the data
+of {len(tasks)} parsers; an item is wrong if one of its labels is.
+
+- With the features of the project, ChainCRF has {beyond(same)}.
+- The model that the training items choose among ours has {beyond(chosen)}.
+- For {stepped or "none"} of {len(tasks)} parsers, all chosen models read features of steps, which CRFsuite does not
+  have.
+- Our fits take {plain["seconds"]:.0f} % of CRFsuite's CPU time, those with features of steps {steps["seconds"]:.0f} %.
+- Our files are larger for {plain["larger"]} of {len(tasks)} parsers, with features of steps for {steps["larger"]}.
+- One item at a time, our models are slower for {plain["slower"]} of {len(tasks)} parsers, with features of steps for
+  {steps["slower"]}.
+
+{common.markdown(head, lines)}
+
+*To review* is the share of all items that must be checked to find 95 % of the wrong ones. The rows and columns of all
+tables are explained next."""
 
 
 def section(results: dict[str, Any]) -> str:
@@ -359,8 +386,6 @@ def section(results: dict[str, Any]) -> str:
 {INTRODUCTION}
 {joined}
 
-**AnyStyle: references.** The rows of [their own section](#bibliographic-references-with-features-of-steps), which has
-the protocol.
-
-{references_table()}
+AnyStyle's references have [their own section](#bibliographic-references-with-features-of-steps), and SegmentCRF on
+addresses is beside [other segments](results/signals.md#segments-beside-chains).
 """

@@ -23,17 +23,18 @@ from studies.datasets import load_references, reference_features
 PENALTIES = {"c1": 0.1, "c2": 0.01, "max_iterations": 300}
 CHOICES = (1.0, 3.0, 10.0, 30.0)
 CRFSUITE, PLAIN, STEPS = "CRFsuite, c1 = 0.1, c2 = 0.01", "ChainCRF", "ChainCRF, signs of steps"
+NAMES = {STEPS: "ChainCRF, features of steps"}
 OPTIONS = {"choose": 0}
 INTRODUCTION = """\
-AnyStyle trains on its references *core*; those of *gold* that are not in core are the test set. The features are those
-of `studies.datasets.reference_features`, and the first character, the case, the kind of number and the final character
-of the token and of the token before, as in AnyStyle's templates for Wapiti, but without its dictionaries. The templates
-give such signs also to steps (`*:`): a sign then has a weight for each pair of neighbouring labels that occurs with it.
-CRFsuite has no features of steps. It makes 300 iterations with the penalties that parsers use; all other fits end at a
-certified gap of 1 %. C is the one of 1, 3, 10 and 30 with the most right references on the last fifth of core; a run
-takes the value on file, and `--choose 1` chooses it again. The table has the percentages of wrong tokens, and of
-references with a wrong token; seconds are the CPU time of the last fit on one thread. p-values compare the wrong
-references of a row with those of CRFsuite, by bootstrap.
+The data are AnyStyle's: *core* is the training set, and the references of *gold* that are not in core are the test set.
+All rows have the features of `studies.datasets.reference_features`. They also have the first character, the case, the
+kind of number and the final character of the token and of the token before. AnyStyle's templates for Wapiti, another
+CRF program, have these too, also with weights for pairs of neighbouring labels (`*:`): these are *features of steps*,
+which CRFsuite does not offer. AnyStyle's dictionaries are left out.
+
+CRFsuite has the penalties of parserator and 300 iterations; the other fits end at a certified gap of 1 %. C has the
+most right references on the last fifth of core. Seconds are the CPU time of the last fit on one thread. p-values
+compare the wrong references of a row with those of CRFsuite, by bootstrap; 0.001 is the least.
 """
 
 
@@ -144,6 +145,6 @@ def section(results: dict[str, Any]) -> str:
     for name, row in results["rows"].items():
         cells = [f"{row['tokens']:.2f}", f"{row['references']:.2f}", "" if name == CRFSUITE else f"{row['p']:.3f}"]
         C, weights = ("", "") if row["C"] is None else (f"{row['C']:g}", f"{row['weights']:,}")
-        rows.append([name, C, weights, *cells, f"{row['seconds']:.0f}"])
-    header = ["", "C", "weights", "tokens wrong, %", "references wrong, %", "p", "seconds"]
+        rows.append([NAMES.get(name, name), C, weights, *cells, f"{row['seconds']:.0f}"])
+    header = ["", "C", "weights", "tokens wrong, %", "references wrong, %", "p", "CPU seconds"]
     return f"## Bibliographic references, with features of steps\n\n{INTRODUCTION}\n{common.markdown(header, rows)}"

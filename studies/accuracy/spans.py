@@ -159,8 +159,8 @@ def section(results: dict[str, Any]) -> str:
         ]
         for name in names
     ]
-    header = ["probability of a span"]
-    header += [f"{NAMES[name]} {score}" for name in tasks for score in ("log-loss", "Brier", "calibration error")]
+    measures = ("log-loss", "Brier", "calibration error")
+    header = ["probability of a span", *(f"{NAMES[name]} {one}" for name in tasks for one in measures)]
     f1 = [
         [
             NAMES[name],
@@ -171,25 +171,32 @@ def section(results: dict[str, Any]) -> str:
         for name, own in tasks.items()
     ]
     place = results["addresses"]
-    sizes = [f"{NAMES[name]}: {own['spans']:,} spans, {100 * own['right']:.1f} % right" for name, own in tasks.items()]
+    sizes = [f"{own['spans']:,} of {NAMES[name]} ({100 * own['right']:.1f} % right)" for name, own in tasks.items()]
     return f"""## How sure is this entity?
 
-Predicted spans of linear models: how well probabilities say whether a span is right. {"; ".join(sizes)}.
+Each predicted span has a probability that it is right. The table says how good these probabilities are,
+for {" and ".join(sizes)}. The models are linear, with C = 1, which is not tuned, and fitted to train alone. Their F1 is
+therefore not that of other sections.
+
+- *exact*: the probability that `predict_spans` gives.
+- *temperature by labellings*: the same, after a temperature that makes held-out labellings most likely.
+- *temperature by spans*: the same, after a temperature that best says which predicted spans of held-out data are right.
+- *least*, *product* and *mean of marginals*: computed from the probabilities of single labels, without the library.
 
 {common.markdown(header, lines)}
 
 ![Share of right spans against their probability](figures/sure.png)
 
-F1 of spans by the likeliest labelling, and by the labels of the best expected F1 (`decoding="f1"`):
+The next table has the F1 of spans by the likeliest labelling, and by the labels of the best expected F1.
 
-{common.markdown(["data", "viterbi", "f1", "difference (p)"], f1)}
+{common.markdown(["data", "likeliest labelling", '`decoding="f1"`', "difference (p)"], f1)}
 
-On WNUT-17 the gain is large. The likeliest labelling has an entity only if it is about as likely as no entity. For the
-F1 score, a span is worth predicting if its probability is above half of the score that can be reached.
+The likeliest labelling leaves out an entity when "no entity" is more probable. For F1 it can pay to predict it even
+then: if its probability is above half of the F1 that can be reached.
 
-US addresses: in {place["predicted"]} of {place["addresses"]:,} predictions a label occurs in two places; in the true
-labels, this happens in {place["true"]} addresses. With `k_best(where=...)` every label is in one place;
-{100 * place["kept"]:.2f} % of the addresses are then right, and {100 * place["best"]:.2f} % by the likeliest labelling.
+US addresses, C = 5: {place["predicted"]} of {place["addresses"]:,} predictions have a label in two separate places, and
+so have {place["true"]} of the true labellings. With `k_best(where=...)`, every label is in one place. Then
+{100 * place["kept"]:.2f} % of the addresses are right; by the likeliest labelling, it is {100 * place["best"]:.2f} %.
 """
 
 

@@ -1,8 +1,8 @@
 """Branch coverage: lines and branches of src that no test executes.
 
-The tests run under coverage, branches counted, child processes too; those of the compiled loops run once more without
-the compiler (NUMBA_DISABLE_JIT=1), because coverage cannot watch machine code. A failure is less than 95 % of all lines
-and branches together. `--quick 1` measures the loops alone; `--data FILE` reports what earlier runs have collected.
+The tests run under coverage of lines and branches, child processes too. The tests of the compiled loops run once more
+without the compiler, because coverage cannot watch machine code. A failure is less than 95 % of all lines and branches
+together.
 
 The lines that no test executes were read. Some refuse arguments that the estimators have refused before, model files
 that only a forger makes, or packages that are not installed. Others serve systems without fork or signals, end loops
@@ -33,6 +33,7 @@ LOOPS = [
     *("tests/partitions/test_fused_chains.py", "tests/solvers/test_dual.py"),
     *(f"tests/basis/test_{one}.py" for one in ("distinct_inputs", "sparse_entries", "kernel_weights")),
 ]
+# `quick` 1 measures the loops alone; `data` names a file that earlier runs have collected.
 OPTIONS = {"quick": 0, "data": ""}
 
 

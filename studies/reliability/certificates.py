@@ -1,11 +1,16 @@
 """Certificates: random problems whose optima another program knows.
 
 Each problem draws data, an estimator and its parameters: kernels, penalties, priors, constraints, missing labels,
-weights, solvers and tolerances. A dense program in NumPy states the same problem, and SciPy finds its optimum. These
-count as failures: a lower bound above the optimum; a fit that calls itself optimal and is further from the optimum than
-`tol` says, or than `gap_full` says of the exact kernel; an objective, a probability or an evidence that is not that of
-the weights; a certified label that is not the optimum's own; a saved model that says something else; a problem that
-should be refused, and is not.
+weights, solvers and tolerances. A plain program in NumPy states the same problem, and SciPy finds its optimum. These
+count as failures:
+
+- a lower bound above the optimum;
+- a fit that is called optimal and is further from the optimum than `tol` says, or than `gap_full` says of the exact
+  kernel;
+- an objective, a probability or an evidence that is not that of the weights;
+- a certified label that differs from that of the optimum;
+- a saved model that says something else;
+- a problem that should be refused, and is not.
 
 The tests draw the same kinds of problems from other seeds (`tests/certificates`).
 """

@@ -1,9 +1,9 @@
 """Compatibility: the oldest and the newest dependencies, and the advisories against them.
 
-`tools/check_release.py --tests all` builds the wheel of what is committed, installs it in fresh environments, with
-every dependency at the lower bound that pyproject.toml declares and at its last release, and runs all tests there.
-A failure is a test that fails. pip-audit then compares the installed packages with the advisories of PyPI; a failure is
-an advisory. Models that were saved before are read by `reliability.files`.
+`tools/check_release.py --tests all` builds the wheel of what is committed, and installs it in two fresh environments.
+One has every dependency at the lower bound that pyproject.toml declares, and the other has its last release. All tests
+run there, and a failure is a test that fails. pip-audit then compares the installed packages with the advisories of
+PyPI, and a failure is an advisory.
 """
 
 from __future__ import annotations

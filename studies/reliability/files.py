@@ -1,15 +1,12 @@
 """Files: hostile and damaged ones.
 
-The targets of `reliability.fuzz` are fuzzed, guided by coverage, from the corpus in `studies/reliability/corpus` and
-the golden models. A failure is an error other than the library's own, an execution of more than 10 s or a process of
-more than 2 GiB. *Failed before* counts random mutations of the corpus, which need no atheris. To reproduce a find, run
-`python -m studies reliability.fuzz TARGET --reproduce FILE`. Bombs, small files that unpack to much, must be refused
-within the documented limits.
+A tool changes valid files at random and keeps the changes that reach new lines of the library (fuzzing guided by
+coverage). It starts from the corpus in `studies/reliability/corpus`, and from model files that earlier versions wrote.
+A failure is an error other than the library's own, an execution of more than 10 s, or a process of more than 2 GiB.
+Bombs are small files that unpack to much. They must be refused within the documented limits.
 
-`--only WORDS` tries the rows with those words again and keeps the others: each row names the commit that it was run on,
-and the minutes below are those of the last run alone. At commit 6b13f62 the million ended early, with a find in the
-bytes of a model file after 1,629 executions (probabilities that do not sum to one); that row was run again after it was
-mended. The rows of a model at 6b13f62 asked for sums of one only if weights are below 1e9; later ones always do.
+Each row names the commit that it was run on. To reproduce a failure, run `python -m studies reliability.fuzz TARGET
+--reproduce FILE`.
 """
 
 from __future__ import annotations
@@ -46,6 +43,7 @@ TARGETS = {
 BOMBS = "bombs: gzipped text, packed arrays, a line and a sequence without end"
 GIGABYTE = 1 << 30
 MOST_MEGABYTES = 1024
+# `only` tries the rows with those words again and keeps the others.
 OPTIONS = {"runs": 400_000, "learned": "", "only": ""}
 
 
@@ -53,9 +51,7 @@ def trials(options: argparse.Namespace) -> Iterator[Trial]:
     learned = Path(options.learned or tempfile.mkdtemp(prefix="kernelcrf-learned-"))
     total = sum(share for share, _ in TARGETS.values())
     parts: dict[str, Callable[[], Trial]] = {
-        f"fuzzing: {words}": partial(
-            fuzz, target, max(1, options.runs * share // total), learned / target, plain=options.before
-        )
+        f"fuzzing: {words}": partial(fuzz, target, max(1, options.runs * share // total), learned / target)
         for target, (share, words) in TARGETS.items()
     }
     known = common.known_trials("reliability.files")
@@ -67,15 +63,13 @@ def trials(options: argparse.Namespace) -> Iterator[Trial]:
             yield trial
         else:
             row = known[tried]
-            yield Trial(tried, row["holds"], row["times"], row["failures"], row["before"])
+            yield Trial(tried, row["holds"], row["times"], row["failures"])
 
 
-def fuzz(target: str, count: int, learned: Path, plain: bool) -> Trial:
+def fuzz(target: str, count: int, learned: Path) -> Trial:
     """Fuzz a target in a separate process, so that a crash ends nothing else."""
     command = [sys.executable, "-W", "ignore", "-m", "studies", "reliability.fuzz", target]
-    command += (
-        ["--plain", "--runs", str(min(count, 2000))] if plain else ["--runs", str(count), "--learned", str(learned)]
-    )
+    command += ["--runs", str(count), "--learned", str(learned)]
     done = subprocess.run(command, cwd=common.ROOT, capture_output=True, text=True, errors="replace")
     said = done.stdout + done.stderr
     peak = re.search(r"stat::peak_rss_mb:\s+(\d+)", said)

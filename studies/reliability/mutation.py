@@ -1,14 +1,11 @@
 """Mutation testing: changes of the mathematics that no test notices.
 
-Mutants are chosen at random, by a fixed seed, from each file of the mathematics, spread over its lines. The tests that
-belong to the file are run on each (`studies/reliability/mutants.py`). Mutants are made by the operators of cosmic-ray
-without those that change bits or identities, which fail anywhere. Numba's loops run as plain Python. A mutant survives
-if all of these tests pass; it counts as a failure unless `studies/reliability/survivors.json` says why no test can, or
-need, tell it from the source.
+A tool makes small random changes in the code (mutants). The tests should fail on each. Mutants are drawn by a fixed
+seed from each file of the mathematics, spread over its lines, and the tests that belong to the file run on each.
+Changes of bits and identities are left out, since any test notices them. Numba's loops run as plain Python.
 
-The mutants on file are a sample: four per file (`--count 4`) or a few more. *Failed before* counts the mutants that
-survived when they were first run. `--minutes` ends a run early, and the next goes on; `--again 1` runs the survivors
-once more, after tests were added.
+A mutant survives if all of these tests pass. It counts as a failure unless `studies/reliability/survivors.json` says
+why no test can, or need, tell it from the source. The mutants on file are a sample: four per file or a few more.
 """
 
 from __future__ import annotations
@@ -29,6 +26,7 @@ from studies.reliability import mutants
 
 OUTCOMES = Path(__file__).parent / "results" / "mutants.jsonl"
 SURVIVORS = Path(__file__).parent / "survivors.json"
+# `minutes` ends a run early, and the next one goes on; `again` 1 runs the survivors once more, after tests were added.
 OPTIONS = {"count": 15, "minutes": 600.0, "only": "", "again": 0}
 CHAIN = ["tests/inference/test_chain.py", "tests/inference/test_feasibility.py"]
 GRAPH = ["tests/inference/test_clique_tree.py", "tests/partitions/test_graphs.py"]
@@ -133,10 +131,10 @@ def unchanged(tests: tuple[str, ...]) -> float:
     return seconds
 
 
-def outcomes(*, first: bool = False) -> dict[str, dict[str, Any]]:
-    """Return the last outcome of each mutant on file, or its first, from before tests were added."""
+def outcomes() -> dict[str, dict[str, Any]]:
+    """Return the last outcome of each mutant on file."""
     lines = OUTCOMES.read_text(encoding="utf-8").splitlines() if OUTCOMES.exists() else []
-    return {row["mutant"]: row for row in map(json.loads, reversed(lines) if first else lines)}
+    return {row["mutant"]: row for row in map(json.loads, lines)}
 
 
 def reason(name: str) -> str:
@@ -163,7 +161,4 @@ def rows_of_table() -> Iterator[Trial]:
             times=len(own),
         )
         trial.failures = [name for name in survived if name not in explained]
-        files = {row["file"] for row in own}
-        before = [row for row in outcomes(first=True).values() if row["file"] in files and row["outcome"] == "survived"]
-        trial.before = f"{len(before)} survived"
         yield trial

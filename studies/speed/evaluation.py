@@ -1,8 +1,9 @@
 """One evaluation of the objective, value and gradient, beside the two bare products `F @ W` and `F.T @ R` of all of F.
 
-N = 100,000 tokens in sequences of 20, n = 512 features. An evaluation forms scores, runs inference and pulls residuals
-back while the features of a hundred tokens or so are in the cache, so that F is read from memory once where the bare
-products read it twice. `faster` is the same two products as `W.T @ F.T` and `R.T @ F`. A Hessian product likewise.
+There are 100,000 tokens in sequences of 20, with n = 512 features. An evaluation computes scores, runs inference, and
+multiplies the residuals with the features. It does so while the features of about a hundred tokens are in the cache: it
+reads F from memory once, and the bare products read it twice. The same is measured for the product of the Hessian with
+a vector.
 """
 
 from __future__ import annotations
@@ -74,15 +75,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(results: dict[str, Any]) -> str:
-    header = ["", "L", "bare, ms", "faster layout", "evaluation", "2 threads", "Hessian product", "2 threads"]
+    header = ["", "L", "bare, ms", "transposed layout", "evaluation", "evaluation, 2 threads", "Hessian product"]
     rows = []
     for dtype in ("float64", "float32"):
         for L, row in results[dtype].items():
             names = ("faster", "evaluate", "evaluate, 2 threads", "hessian", "hessian, 2 threads")
             rows.append([dtype, str(L), f"{1e3 * row['gemms, s']:.0f}", *(f"{row[name]:.2f}" for name in names)])
-    return common.markdown(header, rows) + (
-        f"\n\nTimes over those of `F @ W` and `F.T @ R` on one thread. {results['tokens']:,} tokens in sequences of "
-        f"{results['length']}, n = 512, median of {results['rounds']} rounds in turn."
+    return (
+        "*Bare* is the time of `F @ W` and `F.T @ R` on one thread, for L labels. All other columns are divided by it. "
+        "The *transposed layout* computes the same two products as `W.T @ F.T` and `R.T @ F`.\n\n"
+        f"{common.markdown([*header, 'Hessian product, 2 threads'], rows)}\n\n"
+        f"All times are medians of {results['rounds']} rounds in turn."
     )
 
 

@@ -1,9 +1,10 @@
 """Time and memory of training against the number of tokens N, of landmarks n and of labels L, with fitted exponents.
 
-Chains of 20 tokens of known law. `rbf`: d = 10 numbers per token, n = 100 random landmarks, L = 5, float32, unless they
-vary; `linear`: 20 of 100,000 sparse features per token, the dual solver. Each point is a fresh process on one thread:
-seconds of `fit` to a certified gap of 1 %, compilation not counted, and the most memory beyond what the data took. An
-exponent is the slope of a line through the logarithms of the upper half of the range.
+The data are chains of 20 tokens, drawn from a known law. `rbf` has 10 numbers per token, n = 100 random landmarks, five
+labels and float32, unless they vary. `linear` has 20 of 100,000 sparse features per token and the dual solver. Each
+point is a fresh process on one thread. Its seconds are those of `fit` to a certified gap of 1 %, without compilation,
+and its memory is the peak beyond what the data took. An exponent is the slope of a line through the logarithms of the
+upper half of the range: 1 means that twice the size takes twice as much.
 """
 
 from __future__ import annotations

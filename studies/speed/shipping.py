@@ -1,18 +1,20 @@
 """Shipping a model: the tagger of NumPy alone beside the library and CRFsuite.
 
-`kernelcrf-tagger` opens the files of the library. Six models are fitted by a few iterations, and saved with weights of
-64, 32 and 16 bits. The first table counts the tokens of the test data whose label differs from that of the library, and
-those whose label the rounding of weights changes. CoNLL-2000 are lists of 19 feature names per token, or dicts of 19
-strings; WNUT-17 are dicts of strings with constraints="BIO" and decoding="f1"; addresses are the nested dicts of the
-package usaddress, which must be installed. Letters are 128 pixels with 500 landmarks; occupancy is a pipeline of
-StandardScaler, PCA and a chain with 100 landmarks; the several inputs are its readings, and dicts with the hour.
+`kernelcrf-tagger` opens the files of the library. Models are fitted by a few iterations, and saved with weights of 64,
+32 and 16 bits. The first table counts the tokens of the test data whose label differs from that of the library, and
+those whose label the rounding of weights changes. CoNLL-2000 has lists of 19 feature names per token, or dicts of 19
+strings. WNUT-17 has dicts of strings, constraints="BIO" and decoding="f1". The addresses are the nested dicts of the
+package usaddress, which must be installed. Letters are 128 pixels with 500 landmarks. Occupancy is a pipeline of
+StandardScaler, PCA and a chain with 100 landmarks. The several inputs are its readings, and dicts with the hour.
 
-The second table has the CPU time of one item at a time, made anew outside of the timing, in turn: the median of the
-rounds. CRFsuite has the same weights; *converted* leaves out the time in which its strings are copied to C++.
+The second table has the CPU time of one item at a time, which is made before the clock starts. Sides take turns, and
+the median of the rounds counts. CRFsuite has the same weights. It copies the strings of an item to C++ first; in the
+column *features copied before*, this is not part of the time.
 
-The third table has the CPU time and the peak memory of a fresh process from its start to the first label, beyond those
-of Python itself, files in the page cache and loops compiled before. The size is that of all installed files, with the
-dependencies. The wheel of the tagger is built from the checkout, and its process finds neither the library nor SciPy.
+The third table has the CPU time and the peak memory of a fresh process from its start to the first label. The time is
+that beyond an empty Python process; files are in the page cache, and loops were compiled before. The size is that of
+all installed files with the dependencies, without pip. The wheel of the tagger is built from the checkout, and its
+process finds neither the library nor SciPy.
 """
 
 from __future__ import annotations
@@ -290,14 +292,17 @@ def table(results: dict[str, Any]) -> str:
         cells = [f"{row['tokens']:,}", f"{bits['float64']['changed']:,}", f"{row['error']:.0e}"]
         cells += [f"{bits[one]['kB']:,.0f}" for one in BITS]
         rows.append([name, *cells, *(f"{bits[one]['changed']:,}" for one in ("float32", "float16"))])
-    sizes, changes = ("kB, 64 bits", "32", "16"), ("labels changed by 32 bits", "by 16")
-    answers = common.markdown(["data", "tokens", "other labels", "error of probabilities", *sizes, *changes], rows)
+    sizes = [f"kB, {bits} bits" for bits in (64, 32, 16)]
+    changes = [f"labels changed by {bits} bits" for bits in (32, 16)]
+    differences = ["other labels", "largest difference of a probability"]
+    answers = common.markdown(["data", "tokens", *differences, *sizes, *changes], rows)
     sides = list(next(iter(results["latencies"].values())))
+    titles = [side.replace("converted", "features copied before") for side in sides]
     rows = [
         [name, *(f"{1e6 * row[side]:.0f} ({row[side] / row['CRFsuite']:.1f})" for side in sides)]
         for name, row in results["latencies"].items()
     ]
-    alone = common.markdown(["one item, µs (over CRFsuite)", *sides], rows)
+    alone = common.markdown(["one item, µs (divided by CRFsuite)", *titles], rows)
     shown = [side for side in FIRST_LABEL if side not in ("Python", "NumPy")]
     rows = [
         [
@@ -308,7 +313,7 @@ def table(results: dict[str, Any]) -> str:
         for side in shown
     ]
     fresh = common.markdown(["", "installed, MB", *(f"first label, {name}" for name in results["starts"])], rows)
-    return f"{answers}\n\n{alone}\n\n{fresh}\n\nMedians of {results['rounds']} rounds."
+    return f"{answers}\n\n{alone}\n\n{fresh}\n\nTimes are medians of {results['rounds']} rounds."
 
 
 OPTIONS = {"rounds": 5, "iterations": 12, "items": 700}

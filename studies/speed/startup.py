@@ -1,11 +1,12 @@
 """Waiting in a fresh process: imports, the first fit after installation, the first fit of every later process.
 
-An import is the wall time of a whole interpreter that does nothing else, files in the page cache, bytecode written;
-beside it stand the packages without which no estimator of this kind can be loaded, and CRFsuite's. `without pandas`
-hides pandas from the same interpreter: scikit-learn loads it wherever it finds it.
+An import is the wall time of a whole interpreter that does nothing else. Files are in the page cache, and bytecode is
+written. The table also has the packages that every estimator of this kind needs, and CRFsuite's. *Without pandas* hides
+pandas from the same interpreter: scikit-learn loads it wherever it finds it.
 
-The fits are of 60 sequences of 10 tokens, L = 5. The first process finds no compiled loops and compiles them; the later
-ones find them on disk. What they spend beyond a second, identical fit is the loading of those.
+The fits are of 60 sequences of 10 tokens with five labels. The first process after installation finds no compiled loops
+and compiles them; later processes load them from disk. The last column says how long this loading takes: it is the time
+of the first fit of a process, minus that of a second, identical fit.
 """
 
 from __future__ import annotations
@@ -96,9 +97,9 @@ def table(results: dict[str, Any]) -> str:
         [
             common.markdown(["a fresh interpreter, s", "all installed", "without pandas"], imports),
             "",
-            common.markdown(["a fit, s", "compiling", "first of a process", "second", "first less second"], fits),
+            common.markdown(["a fit, s", "compiling", "first in a later process", "second", "loading of loops"], fits),
             "",
-            f"Compiling is measured once, all else is a median of {results['rounds']} rounds.",
+            f"Compiling is measured once; everything else is a median of {results['rounds']} rounds.",
         ]
     )
 

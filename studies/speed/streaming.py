@@ -1,11 +1,11 @@
 """`kernelcrf tag` on a stream of a million lines, beside python-crfsuite fed the same features.
 
 Both sides are processes that read column text (word, part of speech) from standard input and write it with a label to
-standard output. `kernelcrf tag` is the command; the other side reads with the same reader, makes the same features by
-the same default templates (34 per token), and calls python-crfsuite's tagger for each sentence. Both models fit
-the sentences of CoNLL-2000 chunking by a few iterations, which tagging does not depend on. The stream repeats the test
-sentences, with every tenth word made new each time, so that what is remembered of words has to stay bounded. Time
-includes the start of the process; memory is its greatest resident size.
+standard output. `kernelcrf tag` is the command. The other side uses the same reader and the same default templates (34
+features per token), and calls python-crfsuite's tagger for each sentence. Both models are fitted to the sentences of
+CoNLL-2000 chunking by a few iterations, since the time of tagging does not depend on the fit. The stream repeats the
+test sentences. Every tenth word is new each time, so that a cache of words would grow without a limit. Time includes
+the start of the process, and memory is its greatest resident size.
 """
 
 from __future__ import annotations
@@ -133,10 +133,10 @@ def table(results: dict[str, Any]) -> str:
                 [f"{int(lines):,} lines, {side}", f"{took:.1f}", f"{own['tokens'] / took:,.0f}", f"{most:,.0f} MB"]
             )
     rounds = results["rounds"]
-    said = "One round." if rounds == 1 else f"Medians of {rounds} rounds in turn; memory: the most of them."
+    said = "One round." if rounds == 1 else f"Times are medians of {rounds} rounds, and memory is the most of them."
     ratios = [own["CRFsuite"]["seconds"] / own["kernelcrf"]["seconds"] for own in results["streams"].values()]
     short, long = (own["kernelcrf"]["megabytes"] for own in results["streams"].values())
     return common.markdown(["", "seconds", "tokens per second", "peak memory"], rows) + (
-        f"\n\nTokens per second over those of CRFsuite: {ratios[0]:.2f} and {ratios[1]:.2f}. A stream ten times as "
-        f"long takes {round(long - short):+,d} MB. " + said
+        f"\n\nkernelcrf labels {ratios[0]:.2f} and {ratios[1]:.2f} times as many tokens per second as CRFsuite. On a "
+        f"stream ten times as long, it takes {abs(long - short):.0f} MB {'more' if long >= short else 'less'}. {said}"
     )

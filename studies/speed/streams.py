@@ -1,11 +1,10 @@
 """Streams of a million tokens, beside predict_proba of the whole.
 
 A linear ChainCRF with ten columns and four labels, and a linear SegmentCRF with durations up to 20, label a million
-tokens that were drawn at random. A stream takes them in blocks of 1,000, or some of them one by one; `lag` and
-`max_delay` are as the row says. All numbers are CPU time per token in one process, medians of rounds in turn; *first*
-and *last* are the medians of the first and of the last tenth of the pushes. The state is what `state()` returns after
-all tokens, and memory is what the peak of the process grows by while the stream runs, and while `predict_proba` runs,
-in fresh processes.
+tokens that were drawn at random. *Whole* is predict_proba of all tokens in one call. A stream takes them in blocks of
+1,000, or some of them one by one; `lag` and `max_delay` are as the row says. All numbers are CPU time per token in one
+process, and medians of rounds in turn. *First* and *last* are the medians of the first and of the last tenth of the
+pushes: a ratio near 1 says that a long stream does not slow down. The state is what `state()` returns after all tokens.
 """
 
 from __future__ import annotations
@@ -127,11 +126,11 @@ def table(results: dict[str, Any]) -> str:
         "µs per token", "whole", "blocks", "blocks / whole", "last / first block", "one by one", "last / first push",
         "state",
     ]  # fmt: skip
-    grown = ", ".join(
-        f"{'ChainCRF' if kind == 'chain' else 'SegmentCRF'} {one['stream']:.1f} MB and {one['whole']:,.0f} MB"
+    grown = ", and ".join(
+        f"{one['stream']:.1f} MB and {one['whole']:,.0f} MB for {'ChainCRF' if kind == 'chain' else 'SegmentCRF'}"
         for kind, one in results["memory"].items()
     )
     return common.markdown(header, rows) + (
-        f"\n\nMemory that {results['tokens']:,} tokens add to the peak of a process, by a stream and by predict_proba "
-        f"of the whole: {grown}."
+        f"\n\nThe memory that {results['tokens']:,} tokens add to the peak of a fresh process, by a stream and by "
+        f"predict_proba of the whole, is {grown}."
     )

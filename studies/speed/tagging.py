@@ -1,13 +1,14 @@
 """Prediction: from feature lists to labels beside CRFsuite's tagger, from arrays to labels beside a bare Gram block.
 
-Lists: the test sentences of CoNLL-2000 chunking, 19 feature names per token, to labels; all sentences in one call and
-one call per sentence, each with strings made anew, outside of the timing, as they would come from a template. CRFsuite
-has one call per sentence. For the latency, the features of a sentence are made just before its call. Both models are
-fitted to the same sentences by a few iterations, which tagging does not depend on. `vectorising` is what `fit` spends
-on reading the feature names of the training sentences.
+Lists: the test sentences of CoNLL-2000 chunking have 19 feature names per token. They are labelled in one call with all
+sentences, and in one call per sentence; CRFsuite always has one call per sentence. The strings are made anew before the
+clock starts, as they would come from a template. For the latency, the features of a sentence are made just before its
+call. Both models are fitted to the same sentences by a few iterations, since the time of tagging does not depend on the
+fit. *Vectorising* is what `fit` spends on reading the feature names of the training sentences.
 
-Arrays: N inputs of 64 numbers in float32, sequences of 20, the rbf kernel on 500 landmarks; beside the bare Gram block
-of all inputs (`X @ B.T`, into squared distances in place, exponential in place) on one thread.
+Arrays: inputs are 64 numbers per token in float32, in sequences of 20, and the rbf kernel has 500 landmarks. *Bare* is
+the Gram block of all inputs alone, on one thread: `X @ B.T` for the landmarks B, squared distances in place, and an
+exponential in place. *Bare in blocks* does the same for 1,024 tokens at a time, which stay in the cache.
 """
 
 from __future__ import annotations
@@ -136,19 +137,19 @@ def table(results: dict[str, Any]) -> str:
             rows.append([f"{form}, {side}", f"{tokens / ours:,.0f}", f"{tokens / theirs:,.0f}", f"{theirs / ours:.2f}"])
     ours, theirs = took["median sentence"], took["median sentence, crfsuite"]
     text = common.markdown(["tokens per second", "kernelcrf", "CRFsuite", "ratio"], rows) + (
-        f"\n\n{lists['sentences']:,} sentences, {tokens:,} tokens of 19 features, {lists['columns']:,} columns. Median "
-        f"latency of a sentence: {1e6 * ours:.0f} µs, CRFsuite {1e6 * theirs:.0f} µs. Vectorising "
-        f"{lists['train_tokens']:,} training tokens: {lists['vectorising, s']:.2f} s.\n\n"
+        f"\n\n{lists['sentences']:,} sentences, {tokens:,} tokens of 19 features, {lists['columns']:,} columns. The "
+        f"median latency of a sentence is {1e6 * ours:.0f} µs, and {1e6 * theirs:.0f} µs for CRFsuite. Vectorising "
+        f"{lists['train_tokens']:,} training tokens takes {lists['vectorising, s']:.2f} s.\n\n"
     )
     rows = []
     for L in map(str, LABELS):
         row, floor = arrays[L], arrays[L]["bare"]
         cells = [f"{row[name] / floor:.2f}" for name in ("bare in blocks", "predict", "predict, 2 threads")]
         rows.append([f"L = {L}", f"{1e3 * floor:.0f}", *cells])
-    header = ["arrays", "bare, ms", "bare in blocks of 1,024", "predict", "2 threads"]
+    header = ["arrays", "bare, ms", "bare in blocks", "predict", "predict, 2 threads"]
     return f"{text}{common.markdown(header, rows)}" + (
-        f"\n\nTimes over that of the bare Gram block and its exponential. {arrays['tokens']:,} tokens in sequences of "
-        f"20, d = 64, 500 landmarks, float32. Medians of {results['rounds']} rounds in turn."
+        f"\n\nAll columns after *bare* are divided by it. There are L labels and {arrays['tokens']:,} tokens, and "
+        f"times are medians of {results['rounds']} rounds in turn."
     )
 
 

@@ -1,6 +1,7 @@
 """Figures in the documentation are printed by studies, or by code on the same page."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,9 @@ FIGURE = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?) ?(?:%|times\b|seconds\b|s\b
 CODE = re.compile(r"```.*?```", re.DOTALL)
 # `python -m studies pages` writes the parts of the README between its marks.
 NOT_PROSE = re.compile(r"<!-- [a-z]+, by.*?<!-- end|```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$|\]\([^)]*\)", re.DOTALL)
+# A paragraph, item or row that links to pages with results takes its figures from these pages.
+PARAGRAPHS = re.compile(r"\n\n|\n(?=- |\|)")
+LINK = re.compile(r"\]\(([^)#]+\.md)")
 # Figures that other tests print or that were published elsewhere, with the place where they are checked.
 CHECKED = {
     "6.16": "an earlier trial of CRFsuite on AnyStyle's references, with lists of keywords that the data lack",
@@ -34,6 +38,11 @@ def plain(number):
     return number.replace(",", "")
 
 
+@cache
+def printed_numbers(page):
+    return {plain(n) for n in NUMBER.findall(page.read_text(encoding="utf-8"))}
+
+
 @pytest.mark.parametrize(
     "page",
     [*(page for page in SITE if page not in PRINTED), ROOT / "README.md"],
@@ -41,10 +50,12 @@ def plain(number):
 )
 def test_figures_are_printed_somewhere(page):
     text = page.read_text(encoding="utf-8")
-    printed = {plain(n) for one in PRINTED for n in NUMBER.findall(one.read_text(encoding="utf-8"))}
     own = {plain(n) for block in CODE.findall(text) for n in NUMBER.findall(block)}
-    found = {plain(n) for n in FIGURE.findall(NOT_PROSE.sub("", text))}
-    assert found - printed - own - set(CHECKED) == set()
+    for paragraph in PARAGRAPHS.split(CODE.sub("", text)):
+        linked = {(page.parent / link).resolve() for link in LINK.findall(paragraph)} & PRINTED
+        printed = {n for one in linked or PRINTED for n in printed_numbers(one)}
+        found = {plain(n) for n in FIGURE.findall(NOT_PROSE.sub("", paragraph))}
+        assert found - printed - own - set(CHECKED) == set(), paragraph
 
 
 def test_the_pages_of_results_are_those_on_file(monkeypatch, tmp_path):
