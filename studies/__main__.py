@@ -86,7 +86,7 @@ def run_many(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser("python -m studies run", description=runs.__doc__)
     known = [name for group in SUBJECTS for name in names(group, on_demand=False)]
     parser.add_argument("studies", nargs="*", default=list(SUBJECTS), help="groups or names; default: all")
-    parser.add_argument("--processes", type=int, default=2, help="studies at a time, if they measure no seconds")
+    parser.add_argument("--processes", type=int, default=2, help="studies at a time, if they do not measure wall clock")
     options = parser.parse_args(arguments)
     if unknown := set(options.studies) - {*known, *SUBJECTS}:
         parser.error(f"{', '.join(sorted(unknown))}: expected groups or names that `python -m studies` lists")

@@ -47,6 +47,8 @@ ELSEWHERE = {"speed": "cluster"}
 ON_DEMAND = {"accuracy": "pictures primer_pictures", "speed": "commits", "reliability": "fuzz drop_in"}
 # Trials of the tests themselves, which run them many times: `run` leaves them out unless they are named.
 OF_TESTS = ("reliability.compatibility", "reliability.mutation", "reliability.branches")
+# Studies of speed that measure CPU time and memory of single processes, which other studies may run beside.
+CPU_TIME = ("speed.elastic", "speed.penalties", "speed.shipping", "speed.stored_features", "speed.streams")
 # Trials that the tests run too, with smaller numbers.
 IN_TESTS = ("numerics", "concurrency", "interruption", "cluster_faults")
 

@@ -1,8 +1,8 @@
 """Run many studies in one go, show the progress, and go on after an interruption.
 
 A result on file is current if it was measured with the default options by the same code of the library: `common.code`
-ignores docstrings and comments. Accuracy and reliability run several studies at a time; speed runs one at a time, when
-everything else has ended. The log of all runs is studies/run.log.
+ignores docstrings and comments. Several studies run at a time, except those of speed that measure wall clock: they run
+one at a time, when everything else has ended. The log of all runs is studies/run.log.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from studies import common
+from studies.catalogue import CPU_TIME
 from studies.common import ROOT
 
 LOG = ROOT / "studies" / "run.log"
-ALONE = "speed."  # studies that share the machine with nothing else
 
 
 def is_current(name: str) -> bool:
@@ -33,6 +33,11 @@ def minutes(name: str) -> float:
     return float((common.load(name) or {}).get("seconds", 300.0)) / 60
 
 
+def runs_alone(name: str) -> bool:
+    """Return whether a study shares the machine with no other."""
+    return name.startswith("speed.") and name not in CPU_TIME
+
+
 def tell(line: str) -> None:
     """Print a line with the time of day, and add it to the log."""
     stamped = f"{time.strftime('%H:%M:%S')} {line}"
@@ -44,13 +49,13 @@ def tell(line: str) -> None:
 def run_all(names: Sequence[str], processes: int) -> list[str]:
     """Run the studies that are not current, the longest first; return the names of those that failed."""
     waiting = sorted(
-        (name for name in names if not is_current(name)), key=lambda name: (name.startswith(ALONE), -minutes(name))
+        (name for name in names if not is_current(name)), key=lambda name: (runs_alone(name), -minutes(name))
     )
     tell(f"commit {common.commit()}: {len(waiting)} studies to run, {len(names) - len(waiting)} are current")
     running: dict[str, tuple[subprocess.Popen[Any], float]] = {}
     failed = []
     while waiting or running:
-        while waiting and len(running) < (1 if waiting[0].startswith(ALONE) else processes):
+        while waiting and len(running) < (1 if runs_alone(waiting[0]) else processes):
             name = waiting.pop(0)
             running[name] = start(name), time.perf_counter()
             tell(f"{name} started; {minutes(name):.0f} min last time")
