@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.pipeline import Pipeline
 
 from kernelcrf import ChainCRF, ModelFileError, load
 from kernelcrf.distributed import read_parquet
@@ -38,6 +39,7 @@ from kernelcrf.formats import write as write_records
 from kernelcrf.formats.round_trip import feature_counts
 from kernelcrf.persistence import Budget
 from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.score.chain_names import STEPS, TOKENS
 from studies.reliability import fuzz_loaded
 from studies.reliability.fuzz_checkpoints import KINDS, goes_on, interrupted
 from studies.reliability.fuzz_edits import edit_tensor, edit_value, parts, scratch
@@ -55,7 +57,12 @@ def model_file(data: bytes) -> None:
         model = load(path)
     except ModelFileError:
         return
-    predicts(model)
+    if isinstance(model, ChainCRF | Pipeline):
+        predicts(model)
+    else:
+        calls = dict(fuzz_loaded.CALLS[type(model)](model, f"{path}.again"))
+        for name in {"predict", "impute"} & set(calls):
+            fuzz_loaded.check_call(name, calls[name])
 
 
 def model_header(data: bytes) -> None:
@@ -131,8 +138,11 @@ def templates(data: bytes) -> None:
     # The cells are short: how long a regular expression takes on long ones is its author's affair.
     sequences = [[row[: made.n_columns] for row in SENTENCE], [["a"] * made.n_columns]]
     found = made.features(sequences)
-    assert [len(sequence) for sequence in found] == [len(SENTENCE), 1], "a token is lost"
-    assert {len(token) for sequence in found for token in sequence} == {len(made.compiled)}, "a feature is lost"
+    counts = {TOKENS: len(made.of_tokens), STEPS: len(made.of_steps)}
+    for name, count in counts.items() if made.have_steps else [(TOKENS, len(made.compiled))]:
+        part = [one[name] if isinstance(one, dict) else one for one in found]
+        assert [len(sequence) for sequence in part] == [len(SENTENCE), 1], "a token is lost"
+        assert {len(token) for sequence in part for token in sequence} == {count}, "a feature is lost"
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

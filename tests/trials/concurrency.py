@@ -256,7 +256,7 @@ def limits(
     """Try n_jobs and the limits that users set, each in a fresh process."""
     trial = Trial(
         "n_jobs of 1, 2 and 4 under NUMBA_NUM_THREADS=1, OPENBLAS_NUM_THREADS of 1 and 2, and threadpoolctl's limits",
-        "n_jobs - 1 threads are added and no more; limits of BLAS are as before and never exceeded",
+        "at most n_jobs - 1 threads are added, and one or more if n_jobs > 1; limits of BLAS are kept",
     )
     for n_jobs in jobs:
         for blas in of_blas:
@@ -266,8 +266,10 @@ def limits(
                 others["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *PLACES]))
                 command = [sys.executable, "-c", code]
                 done = subprocess.run(command, env=os.environ | others, capture_output=True, text=True)
+                # Python starts a thread only if none is idle, so that short work may need fewer.
+                allowed = [f"{added} True" for added in range(min(n_jobs - 1, 1), n_jobs)]
                 trial.check(
-                    done.stdout.strip() == f"{n_jobs - 1} True",
+                    done.stdout.strip() in allowed,
                     f"n_jobs={n_jobs}, BLAS {blas}, limit {limit}: {done.stdout.strip()} {done.stderr[-200:]}",
                 )
     return trial
