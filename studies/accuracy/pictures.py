@@ -50,13 +50,18 @@ def draw_sequence(ax: Any, crf: ChainCRF, x: np.ndarray, y: np.ndarray) -> None:
     ax.set_title("normalised probabilities\ntrue labels above the bars", fontsize=11)
 
 
+def models() -> tuple[ChainCRF, ChainCRF]:
+    """Return the linear CRF and the kernel CRF, not fitted."""
+    kernel = ChainCRF("rbf", C=10.0, n_components=200, random_state=0)
+    return ChainCRF("linear", C=10.0, solver="lbfgs"), kernel
+
+
 def main(arguments: list[str]) -> None:
     """Draw both pictures."""
     if arguments:
         raise SystemExit(__doc__)
     train, test = make_sequences(200, random_state=0), make_sequences(200, random_state=1)
-    kernel = ChainCRF("rbf", C=10.0, n_components=200, random_state=0).fit(train.X, train.y)
-    linear = ChainCRF("linear", C=10.0, solver="lbfgs").fit(train.X, train.y)
+    linear, kernel = (model.fit(train.X, train.y) for model in models())
     with common.picture("cover", 1, 3, dpi=110, figsize=(12, 4), width_ratios=(1, 1, 1.25)) as (_, axes):
         draw_regions(axes[0], linear, test, "linear CRF")
         draw_regions(axes[1], kernel, test, f"kernel CRF, certified gap below {kernel.tol:.2%}")
