@@ -19,8 +19,10 @@ NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?=x\b|\W)")
 # A figure is a number with a unit that only a measurement can give.
 FIGURE = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?) ?(?:%|times\b|seconds\b|s\b|minutes\b|MB\b|GB\b|points\b)")
 CODE = re.compile(r"```.*?```", re.DOTALL)
-# `python -m studies pages` writes the parts of the README between its marks; another test reads the text of its picture.
-NOT_PROSE = re.compile(r"!\[.*?\]|<!-- [a-z]+, by.*?<!-- end|```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$|\]\([^)]*\)", re.DOTALL)
+# `python -m studies pages` writes the parts of the README between its marks; test_readme.py checks its picture.
+NOT_PROSE = re.compile(
+    r"!\[.*?\]|<!-- [a-z]+, by.*?<!-- end|```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$|\]\([^)]*\)", re.DOTALL
+)
 # A paragraph, item or row that links to pages with results takes its figures from these pages.
 PARAGRAPHS = re.compile(r"\n\n|\n(?=- |\|)")
 LINK = re.compile(r"\]\(([^)#]+\.md)")
