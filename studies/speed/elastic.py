@@ -42,7 +42,7 @@ def sentences() -> tuple[list[Any], list[list[str]]]:
     return X[:3000], y[:3000]
 
 
-ELASTIC = {"references": references, "US addresses": addresses, "CoNLL-2000; 3,000 sentences": sentences}
+ELASTIC = {"references": references, "US addresses": addresses, "CoNLL-2000; 3000 sentences": sentences}
 PENALTIES = ((0.1, 0.01), (1.0, 0.1))
 TOLERANCES = (1e-2, 1e-3)
 ITERATIONS = 300
