@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,9 +25,11 @@ from kernelcrf import (
     ChainCRF,
     GraphCRF,
     Input,
+    KernelClassifier,
     LabelFeatures,
     MarkovNetwork,
     MultiLabelCRF,
+    SegmentCRF,
     Symmetry,
     save,
 )
@@ -109,6 +112,7 @@ def node_labels(names: tuple[object, ...]) -> list[list[object]]:
 
 THREE, TWO = ("a", "b", "c"), (0, 1)
 SETS = (numbers(8, 12, 3) > 0.5).astype(int)
+CLASSES = [THREE[int(3 * value)] for value in numbers(11, 12)]
 BIO = [["O", "B-X", "I-X", "O", "B-Y", "I-Y", "I-Y", "O"][:T] for T in LENGTHS]
 
 
@@ -192,10 +196,25 @@ KINDS = {
     "sets-laplace": ({"laplace": True, "structure": "full"}, rows, SETS),
     "table-laplace": ({"laplace": True, "structure": "full"}, table, None),
     "candidates": ({}, candidates, labels((0, 1, 2))),
+    "classifier": ({"laplace": True}, rows, CLASSES),
+    "classifier-linear": ({"kernel": "linear", "fit_intercept": True}, rows, CLASSES),
+    "segments": ({"max_duration": 4}, dense, labels(THREE)),
+    "segments-pooled": (
+        {"kernel": "linear", "max_duration": 8, "tail": False, "segment_kernel": "rbf", "durations": "free"},
+        dense,
+        labels(TWO),
+    ),
     "table-rbf": ({"kernel": "rbf", "structure": "tree"}, table, None),
 }
 # The estimator of a kind, by the first word of its name; all others are kinds of ChainCRF.
-ESTIMATORS = {"candidates": CandidateCRF, "graph": GraphCRF, "sets": MultiLabelCRF, "table": MarkovNetwork}
+ESTIMATORS = {
+    "candidates": CandidateCRF,
+    "classifier": KernelClassifier,
+    "graph": GraphCRF,
+    "segments": SegmentCRF,
+    "sets": MultiLabelCRF,
+    "table": MarkovNetwork,
+}
 # Transformers that can be stored, each after the one before it.
 STEPS = {
     "pipeline": (StandardScaler(), MinMaxScaler(), RobustScaler(), MaxAbsScaler(), PCA(2, whiten=True)),
@@ -209,7 +228,7 @@ def inputs(name: str) -> list:
     return TEMPLATES.features(made) if name == "templates" else made
 
 
-def estimator(name: str) -> CandidateCRF | ChainCRF | GraphCRF | MultiLabelCRF | MarkovNetwork:
+def estimator(name: str) -> Any:
     """The estimator of a kind before its fit."""
     kind = ESTIMATORS.get(name.split("-")[0], ChainCRF)
     landmarks = {} if kind is MarkovNetwork or "inputs" in KINDS[name][0] else {"n_components": 6}

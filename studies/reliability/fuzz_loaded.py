@@ -23,7 +23,16 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 import kernelcrf
-from kernelcrf import CandidateCRF, ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, ModelFileError, MultiLabelCRF
+from kernelcrf import (
+    CandidateCRF,
+    ChainCRF,
+    GraphCRF,
+    KernelClassifier,
+    MarkovNetwork,
+    ModelFileError,
+    MultiLabelCRF,
+    SegmentCRF,
+)
 from kernelcrf.answers.summary import summarise, summary_html
 from kernelcrf.cli.inspection import strongest_steps, strongest_terms
 from kernelcrf.formats import Templates
@@ -145,6 +154,26 @@ def chain_calls(model: ChainCRF, path: str) -> Iterator[tuple[str, Callable[[], 
     yield "report", lambda: kernelcrf.make_report(model, X, y, title="t")
 
 
+def segment_calls(model: SegmentCRF, path: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    if model.n_features_in_ > MOST_FEATURES or len(model.classes_) > MOST_LABELS:
+        return
+    x = two_tokens(model)
+    X, y = [x, x[:1]], [model.classes_[[0, -1]].tolist(), model.classes_[:1].tolist()]
+    yield from common_calls(model, path)
+    yield "predict", lambda: model.predict(X)
+    yield "predict_proba", lambda: sums_to_one(model.predict_proba(X))
+    yield "decode", lambda: model.distribution(X).k_best(3)
+    yield "spans", lambda: model.distribution(X).spans()
+    yield "log_prob", lambda: model.log_prob(X, y)
+    yield "entropy", lambda: model.distribution(X).entropy()
+    yield "sample", lambda: model.distribution(X).sample(2, random_state=0)
+    yield "score", lambda: model.score(X, y)
+    yield "uncertainty", lambda: model.uncertainty(X, n_samples=2)
+    yield "explain", lambda: str(model.explain(x, 1))
+    yield "facts", lambda: (summarise(model), summary_html(model))
+    yield "report", lambda: kernelcrf.make_report(model, X, y, title="t")
+
+
 def read_templates(model: ChainCRF) -> None:
     templates = Templates.of(model)
     if templates is not None:
@@ -255,6 +284,7 @@ def candidate_calls(model: CandidateCRF, path: str) -> Iterator[tuple[str, Calla
 
 CALLS: dict[type, Callable[[Any, str], Iterator[tuple[str, Callable[[], Any]]]]] = {
     ChainCRF: chain_calls,
+    SegmentCRF: segment_calls,
     CandidateCRF: candidate_calls,
     KernelClassifier: classifier_calls,
     MultiLabelCRF: multilabel_calls,
@@ -266,7 +296,7 @@ CALLS: dict[type, Callable[[Any, str], Iterator[tuple[str, Callable[[], Any]]]]]
 
 @cache
 def seeds() -> list[Path]:
-    """Return models of every kind; those of ChainCRF are the golden ones."""
+    """Return models of every kind: the golden ones, and more of other estimators than ChainCRF."""
     newest = sorted(GOLDEN.glob("v*"))[-1]
     return [*sorted(newest.glob("*.kcrf")), *sorted(MODELS.glob("*.kcrf"))]
 

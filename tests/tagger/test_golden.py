@@ -14,7 +14,9 @@ FOLDER = golden_models.FOLDER / "v3"
 PREDICTIONS = json.loads((FOLDER / "predictions.json").read_text(encoding="utf-8"))
 REFUSED = {
     "gaussian-process": "the kernel 'Sum'",
+    "classifier": "a model of 'KernelClassifier'",
     "graph": "a model of 'GraphCRF'",
+    "segments": "a model of 'SegmentCRF'",
     "sets": "a model of 'MultiLabelCRF'",
     "table": "a model of 'MarkovNetwork'",
     "candidates": "a model of 'CandidateCRF'",
