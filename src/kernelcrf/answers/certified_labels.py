@@ -1,4 +1,4 @@
-"""Prove which predicted labels the exact optimum predicts too, from the certified gap of a fit.
+"""Prove which labels of the likeliest labelling that of the exact optimum has, too, from the certified gap of a fit.
 
 The objective P is strongly convex in the norm |theta|_P^2 = sum_k |theta_k|^2 / C_k over the terms k. If P(theta) is at
 most `gap` above its minimum, the optimum theta* is therefore close to the fitted weights theta,
@@ -58,10 +58,10 @@ FEW = 16
 
 @dataclass(frozen=True, eq=False)
 class CertifiedLabels:
-    """The likeliest labels, and which of them the exact optimum of the objective provably predicts too.
+    """The likeliest labelling, and which of its labels the likeliest labelling of the exact optimum provably has, too.
 
-    labels : one array of labels per sequence, the likeliest labelling.
-    tokens : one array of booleans per sequence; True if the optimum provably predicts the label of the token.
+    labels : one array of labels per sequence, the likeliest labelling: what `predict` returns with decoding="viterbi".
+    tokens : one array of booleans per sequence; True if the labelling of the optimum provably has the label there, too.
     sequences : whether all labels of a sequence are certified, one boolean per sequence.
     margins : one array per sequence. Take the score of `labels` at the optimum, and subtract the best score of a
         labelling with another label at the token. The margin is a lower bound on this difference. A label with a
@@ -98,7 +98,7 @@ class ScoreBounds(NamedTuple):
     >>> from kernelcrf import ChainCRF
     >>> from kernelcrf.datasets import make_sequences
     >>> data = make_sequences(30, random_state=0)
-    >>> crf = ChainCRF(C=10.0, n_components=50, tol=1e-6, random_state=0).fit(data.X, data.y)
+    >>> crf = ChainCRF(C=10.0, n_components=50, tol=1e-6, random_state=0, decoding="viterbi").fit(data.X, data.y)
     >>> low, high = crf.distribution(data.X).score_bounds(data.y).accuracy
     >>> low <= crf.score(data.X, data.y) <= high
     True

@@ -27,7 +27,8 @@ class PredictedSpan(NamedTuple):
     """A span with its label and its probability; its tokens are those from `start` to `end` - 1.
 
     probability : the probability that the labels of the sequence have exactly this span.
-    certified : whether the optimum of the objective provably predicts this span too; None if this was not computed.
+    certified : whether the likeliest labelling of the exact optimum provably has this span, too; None if this was not
+        computed.
 
     Examples
     --------
@@ -93,7 +94,7 @@ def predicted_spans(table: SpanTable, p: Floats, rules: SpanRules, n_samples: in
 def mark_certified(
     predicted: list[list[PredictedSpan]], certified: CertifiedLabels, scheme: str
 ) -> list[list[PredictedSpan]]:
-    """Return the spans with the attribute `certified`, which says whether the optimum provably predicts the span.
+    """Return the spans with the attribute `certified`, true if the labelling of the optimum provably has the span.
 
     A predicted span is certified if its labels, and the labels next to it, are certified.
     """

@@ -133,11 +133,12 @@ class ChainDistribution(SequenceDistribution):
 
     @validated(full=FLAG)
     def certify(self, *, full: bool = False) -> CertifiedLabels:
-        """Return the likeliest labels, with flags that are True if the exact optimum provably predicts the same label.
+        """Return the likeliest labelling, with flags that are True if that of the optimum provably has the same label.
 
         The solver stops when the certified gap is small, so that the model is not exactly at the optimum of the
-        objective. If the flag of a label is True, a fit with tol=0 would predict the same label. A fit with a smaller
-        `tol` certifies more labels.
+        objective. If the flag of a label is True, a fit with tol=0 and decoding="viterbi" would predict the same label.
+        Labels by other rules, such as the likeliest label of each token, which is the default for arrays, are not
+        certified. A fit with a smaller `tol` certifies more labels.
 
         full : whether to compare with the optimum in the whole function space of the kernel, whatever the landmarks;
             this needs a fit with certify_full=True. Otherwise compare with the optimum in the span of the landmarks.
