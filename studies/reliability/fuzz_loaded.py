@@ -121,57 +121,56 @@ def two_tokens(model: ChainCRF | Pipeline) -> Any:
     return sp.csr_array(x) if kind == "sparse" else x
 
 
-def chain_calls(model: ChainCRF, path: str) -> Iterator[tuple[str, Callable[[], Any]]]:
-    if model.n_features_in_ > MOST_FEATURES or len(model.classes_) > MOST_LABELS:
-        return
+def two_sequences(model: Any) -> tuple[list[Any], list[list[Any]]]:
+    """Return a sequence of two tokens and one of one, with labels."""
     x = two_tokens(model)
-    X, y = [x, x[:1]], [model.classes_[[0, -1]].tolist(), model.classes_[:1].tolist()]
+    return [x, x[:1]], [model.classes_[[0, -1]].tolist(), model.classes_[:1].tolist()]
+
+
+def sequence_calls(model: Any, X: Any, y: Any, path: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield the calls that all models of sequences answer."""
     yield from common_calls(model, path)
     yield "predict", lambda: model.predict(X)
     yield "predict_proba", lambda: sums_to_one(model.predict_proba(X))
-    yield "predict_proba, laplace", lambda: model.predict_proba(X, posterior="laplace", n_samples=2)
-    yield "predict_marginals", lambda: model.predict_marginals(X)
-    yield "edge_marginals", lambda: model.distribution(X).edge_marginals()
     yield "decode", lambda: model.distribution(X).k_best(3)
     yield "log_prob", lambda: model.log_prob(X, y)
-    yield "log_prob, missing", lambda: model.log_prob(X, [[None, y[0][1]], [set(y[0])]])
     yield "entropy", lambda: model.distribution(X).entropy()
     yield "sample", lambda: model.distribution(X).sample(2, random_state=0)
     yield "score", lambda: model.score(X, y)
     yield "uncertainty", lambda: model.uncertainty(X, n_samples=2)
+    yield "explain", lambda: str(model.explain(X[0], 1))
+    yield "facts", lambda: (summarise(model), summary_html(model))
+    yield "report", lambda: kernelcrf.make_report(model, X, y, title="t")
+
+
+def chain_calls(model: ChainCRF, path: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    if model.n_features_in_ > MOST_FEATURES or len(model.classes_) > MOST_LABELS:
+        return
+    X, y = two_sequences(model)
+    x = X[0]
+    yield from sequence_calls(model, X, y, path)
+    yield "predict_proba, laplace", lambda: model.predict_proba(X, posterior="laplace", n_samples=2)
+    yield "predict_marginals", lambda: model.predict_marginals(X)
+    yield "edge_marginals", lambda: model.distribution(X).edge_marginals()
+    yield "log_prob, missing", lambda: model.log_prob(X, [[None, y[0][1]], [set(y[0])]])
     for strategy in ("entropy", "margin", "information"):
         yield (
             f"select, {strategy}",
             lambda strategy=strategy: model.select_for_labelling(X, 1, strategy, random_state=0),
         )
-    yield "explain", lambda: str(model.explain(x, 1))
     yield "explain a label", lambda: model.explain(x, 0, y[0][0], n_terms=2).to_dict()
     yield "kernel_", lambda: repr(model.kernel_)
     yield "evidence's error", lambda: model.log_marginal_likelihood_error_
-    yield "facts", lambda: (summarise(model), summary_html(model))
     yield "inspect", lambda: (strongest_steps(model, 3), strongest_terms(model, 3))
     yield "templates", lambda: read_templates(model)
-    yield "report", lambda: kernelcrf.make_report(model, X, y, title="t")
 
 
 def segment_calls(model: SegmentCRF, path: str) -> Iterator[tuple[str, Callable[[], Any]]]:
     if model.n_features_in_ > MOST_FEATURES or len(model.classes_) > MOST_LABELS:
         return
-    x = two_tokens(model)
-    X, y = [x, x[:1]], [model.classes_[[0, -1]].tolist(), model.classes_[:1].tolist()]
-    yield from common_calls(model, path)
-    yield "predict", lambda: model.predict(X)
-    yield "predict_proba", lambda: sums_to_one(model.predict_proba(X))
-    yield "decode", lambda: model.distribution(X).k_best(3)
+    X, y = two_sequences(model)
+    yield from sequence_calls(model, X, y, path)
     yield "spans", lambda: model.distribution(X).spans()
-    yield "log_prob", lambda: model.log_prob(X, y)
-    yield "entropy", lambda: model.distribution(X).entropy()
-    yield "sample", lambda: model.distribution(X).sample(2, random_state=0)
-    yield "score", lambda: model.score(X, y)
-    yield "uncertainty", lambda: model.uncertainty(X, n_samples=2)
-    yield "explain", lambda: str(model.explain(x, 1))
-    yield "facts", lambda: (summarise(model), summary_html(model))
-    yield "report", lambda: kernelcrf.make_report(model, X, y, title="t")
 
 
 def read_templates(model: ChainCRF) -> None:
