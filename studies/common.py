@@ -154,11 +154,14 @@ def searched(start: Sequence[float], score: Callable[[float], float]) -> dict[fl
 
 
 def of_all(measured: int, of: int, what: str) -> str:
-    """Return a sentence, after a space, on how much wider standard errors are with a part of the splits, or nothing."""
+    """Return a sentence, after a space, on how much a part of the splits enlarges standard errors, or nothing."""
     if measured >= of:
         return ""
     times = np.sqrt(of / measured)
-    return f" With {measured} of the {of} {what}, standard errors are {times:.1f} times as wide as with all of them."
+    return (
+        f" To save time, {measured} of the {of} {what} are run; standard errors are {times:.1f} times as large as with "
+        "all of them."
+    )
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)) -> str:

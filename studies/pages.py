@@ -25,6 +25,10 @@ TITLES = {
     "startup": "Start-up and size",
     "tests": "Tests of the tests",
 }
+# The first paragraph of all pages of a group.
+WORDS = {
+    "accuracy": ["[Words of the tables](index.md#words-of-the-tables) says what log-loss, landmarks and the like mean."]
+}
 
 
 def printed() -> list[str]:
@@ -41,7 +45,7 @@ def write() -> None:
             }
             sections = [section(group, name, results) for name, results in found.items()]
             title = TITLES.get(subject, subject.capitalize())
-            text = "\n\n".join([f"# {title}", *map(below, sections), footer(found)])
+            text = "\n\n".join([f"# {title}", *WORDS.get(group, ()), *map(below, sections), footer(found)])
             (DOCS / FOLDERS[group] / f"{subject}.md").write_text(f"{text}\n", encoding="utf-8")
     cluster_model.write_page()
     drop_in.write_page()

@@ -101,7 +101,7 @@ def section(results: dict[str, Any]) -> str:
         ratio = np.mean(np.array(values) / counts["random"])
         p = "" if rule == "random" else f"{common.paired_p(values, counts['random']):.2g}"
         lines.append((rule, common.plus_minus(values, 0), f"{ratio:.2f}", p))
-    table = common.markdown(("rule", "letters to 80 %", "of those at random", "p"), lines)
+    table = common.markdown(("rule", "letters to 80 %", "share of those at random", "p"), lines)
 
     def saved(rule: str) -> str:
         share = np.mean(np.array(counts[rule]) / counts["random"])
@@ -117,8 +117,8 @@ the labelled letters, as mean and standard error over {len(seeds)} seeds; p is t
 choice.{common.of_all(len(seeds), 5, "seeds")} The rules are
 
 - *random*: words are drawn evenly.
-- *entropy, by letter*: `select_for_labelling` draws words that the model is unsure of more often. It measures this by
-  the entropy of the labelling, divided by the number of letters.
+- *entropy, by letter*: `select_for_labelling` draws a word with a higher probability if the model is unsure of it. It
+  measures this by the entropy of the labelling, divided by the number of letters.
 - *entropy, by word*: the same with `cost="sequence"`, by the entropy itself, which is high for long words.
 - *margin, by letter*: the same with `strategy="margin"`, by how close the two likeliest labellings are.
 - *highest entropy*: the words of the highest entropy by letter are taken, without a draw.

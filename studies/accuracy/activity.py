@@ -223,7 +223,7 @@ other.{common.of_all(N_FOLDS, 5, "folds of S1")}
 
 - *forest*, *boosting*: classifiers of single tokens, a random forest and HistGradientBoostingClassifier.
 - *with HMM*: a hidden Markov model smooths the probabilities of the classifier.
-- *CRFsuite, bins*: each column is cut into ten classes, since CRFsuite reads names.
+- *CRFsuite, bins*: each column is cut into ten ranges, and CRFsuite gets the names of the ranges.
 - *ChainCRF()*: the scaled columns, with all defaults.
 - *ChainOver, forest*: a chain reads the probabilities of the forest.
 

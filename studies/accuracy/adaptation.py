@@ -202,7 +202,7 @@ def section(results: dict[str, Any]) -> str:
     )
     n_orders = len(next(iter(results["tasks"]["activity"]["sizes"].values()))[SOURCE])
     wider = np.sqrt(8 / n_orders)
-    fewer = f", not 8 as earlier, so that standard errors are {wider:.2f} times as wide" if wider > 1 else ""
+    fewer = f" of 8, so that standard errors are {wider:.2f} times as large" if wider > 1 else ""
     return f"""## Adaptation to a new room, speaker or fold
 
 A model of the source, such as one room, is updated with a few sequences of the target, such as another room, by
@@ -215,10 +215,11 @@ targets.
   *means*: only the weights are kept
 - *refit*: a fit to the source and the few sequences
 
-With a kernel, updates and refits may have more landmarks than the source.
+With a kernel, the source has few landmarks to save time, and updates and refits may have more.
+[Sensors](results/signals.md#activities-and-occupancy-from-sensors) has a better model of the first room.
 
-The last two columns are about the first update of a row: its error and its log-loss minus those of the better of
-*source only* and *target only*, with p of a paired t-test over targets. Only the test scores tell which of both is
+The last two columns are about the leftmost update of a row: its error and its log-loss minus those of the better of
+*source only* and *target only*, with p of a paired t-test over targets. Only the test scores tell which of the two is
 better.
 
 {common.markdown(header, lines)}
@@ -229,7 +230,7 @@ For activity, a target is room S2 with its trials in a random order. There are {
 Orders share their trials, so that p is too small. For prosody, a target is a speaker. For letters, it is a fold. Folds
 are random, so that there is little to adapt to.
 
-Where the first update differs with p < 0.05, with the number of sequences in brackets:
+Where the leftmost update differs with p < 0.05, with the number of sequences in brackets:
 
 {told}
 
@@ -247,5 +248,5 @@ def far_source(results: dict[str, Any]) -> str:
         return ""
     return f"""
 
-With one trial of a new room, an update has {update:.2f} % errors, and a refit {refit:.2f} %. Far from the source, its
-posterior is probably a poor approximation of its data."""
+With one trial of a new room, an update has {update:.2f} % errors, and a refit {refit:.2f} %. If the target is far from
+the source, the posterior probably describes the data of the source poorly."""

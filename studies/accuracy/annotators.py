@@ -148,7 +148,7 @@ def section(results: dict[str, Any]) -> str:
     )
     chance = ", which is within two standard errors" if abs(change) <= 2 * error else ""
     fewer = (
-        f", not 4 as earlier, so that standard errors are {np.sqrt(4 / len(trials)):.2f} times as wide"
+        f" instead of 4, so that standard errors are {np.sqrt(4 / len(trials)):.2f} times as large"
         if len(trials) < 4
         else ""
     )

@@ -137,9 +137,9 @@ over splits of the data; C is chosen by the evidence.{wider}
 Mean T and tau: {temperatures}. With T = 1 or tau = 0, the result is the mode.
 
 The plain average has a higher log-loss than the mode on {n_worse} of {len(TASKS)} data sets. The differences are
-{least_and_most("average")}.{warning} With tau they are {least_and_most("average, fitted")}, with a temperature
-{least_and_most("temperature")}, and for the mode on all data {least_and_most("mode, all data")}. The mode on all data
-has the lowest log-loss of all on {n_whole} of {len(TASKS)} data sets.
+{least_and_most("average")}.{warning} For *average, fitted*, the differences are {least_and_most("average, fitted")},
+for *temperature* {least_and_most("temperature")}, and for *mode, all data* {least_and_most("mode, all data")}. The mode
+on all data has the lowest log-loss of all on {n_whole} of {len(TASKS)} data sets.
 """
 
 

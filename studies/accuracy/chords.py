@@ -152,7 +152,7 @@ def section(results: dict[str, Any]) -> str:
 A segmental CRF with features that were made for chords is published by Masada and Bunescu (2017). Beside it is a
 ChainCRF with the symmetry of the last section, on the same ten folds. *Runs* are `decoding=ExpectedF1("runs")`: the
 labels whose runs of equal chords have the highest expected F1. In the first row, each fold chooses landmarks and the
-rule for labels on a fifth of its training chorales. The next three rows were not chosen.
+rule for labels on a fifth of its training chorales. The next three rows have the same settings in all folds.
 
 {common.markdown(["labels", "events right, %", "p", "F1 of segments", "p"], lines)}
 
@@ -167,8 +167,8 @@ With 500 landmarks in all folds, runs change the F1 of segments by
 {shares(folds, "runs")[1] - shares(folds, "marginal")[1]:+.1f} points beside the likeliest chord of each event (paired
 t-test over folds, p = {gain:.2g}). The fits take {sum(one["seconds"] for one in folds):.0f} CPU seconds.
 
-No test chorale had a part in a choice of its fold. Other inputs were tried, but none was kept, so the result does not
-depend on them. SegmentCRF has no `Symmetry` and is too slow with 90 chords.
+In each fold, choices were made without its test chorales. Other inputs were tried, but none was kept, so the result
+does not depend on them. SegmentCRF has no `Symmetry` and is too slow with 90 chords.
 """
 
 

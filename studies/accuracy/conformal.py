@@ -367,16 +367,16 @@ much of it they do cover, in per cent.
 - *p sums to level*: the likeliest labels until their probabilities sum to the level, without calibration
 
 *All right* are the sequences whose sets contain every true label or span. Sizes are labels per token (per image for
-scene), labellings per sequence, or spans per sequence. Sets of labellings are cut at 1,000. A true labelling that was
-cut counts as covered, but not as all right.
+scene), labellings per sequence, or spans per sequence. Sets of labellings are cut at 1,000. If the true labelling
+belongs to a set but is not among its first 1,000, it counts as covered, but not as all right.
 
 By chance, the coverage of one split is not exactly 90 %. A split is *in band* if its coverage is inside the range that
 chance allows in 95 % of cases. For the mean over splits, this range is narrower.{fewer}
 
 {common.markdown(header, lines, (0, 1, 2))}
 
-With conformal sets, {sum(one["in_band"] for one in ours)} of {n_runs(ours)} splits are in band (95 % should be), and
-{sum(one["mean_in_band"] for one in ours)} of {len(ours)} means.
+In the rows of conformal sets, except those on tokens, {sum(one["in_band"] for one in ours)} of {n_runs(ours)} splits
+are in band (95 % should be), and {sum(one["mean_in_band"] for one in ours)} of {len(ours)} means.
 
 Sets of all labels with p >= 0.1 are not calibrated. The share of sequences with all true labels in these sets is
 {plain}. With `ConformalLabels` at 90 %, it is {min(ours_whole):.1f} to {max(ours_whole):.1f} %.

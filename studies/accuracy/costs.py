@@ -135,10 +135,9 @@ cheaper than the likeliest labelling, beyond chance, for {beyond_chance(of_token
 
 {common.markdown(header, lines(of_tokens), words=(1,))}
 
-An entity that is missed costs 2, 5 or 20, one that is not there 1. ExpectedSpanCost is cheaper than the likeliest
-labelling, beyond chance, for {beyond_chance(of_spans, "ExpectedSpanCost") or "none"} of these {len(of_spans)} costs;
-with a temperature for
-{beyond_chance(of_spans, "ExpectedSpanCost, with a temperature") or "none"}.
+A missed entity costs 2, 5 or 20, and a predicted entity that is not in the data 1. ExpectedSpanCost is cheaper than the
+likeliest labelling, beyond chance, for {beyond_chance(of_spans, "ExpectedSpanCost") or "none"} of these {len(of_spans)}
+costs; with a temperature for {beyond_chance(of_spans, "ExpectedSpanCost, with a temperature") or "none"}.
 
 {common.markdown(header, lines(of_spans), words=(1,))}
 """

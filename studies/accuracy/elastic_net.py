@@ -90,7 +90,7 @@ def section(results: dict[str, Any]) -> str:
         for side, rows in results["rows"].items()
         for l1, row in rows.items()
     ]
-    header = ["model", "F1", "p of F1 against 0", "weights that are not 0", "file, MB", "CPU seconds", "certified gap"]
+    header = ["model", "F1", "p of F1 against no l1", "weights not 0", "file, MB", "CPU seconds", "certified gap"]
     ours, theirs = results["rows"]["kernelcrf"], results["rows"]["CRFsuite"]
     apart = max(abs(100 * (ours[l1]["f1"] - theirs[l1]["f1"])) for l1 in ours)
     share = 100 * sum(row["seconds"] for row in ours.values()) / sum(row["seconds"] for row in theirs.values())

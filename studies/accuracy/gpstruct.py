@@ -369,8 +369,7 @@ published four small tasks with 20 to 150 sentences to train, and five splits of
 - *steps*: cosine or poly 2, for tokens and for transitions between labels.
 - *chosen by error*, *chosen by log-loss*: in each split, the model that is best in cross-validation on the training
   data, among all families above but *intercept and boundaries* and *observed pairs*.
-- *mean of five*: the mean probabilities of those five of these models that have the lowest log-loss in
-  cross-validation.
+- *mean of five*: the mean of the probabilities of five models, those with the lowest log-loss in cross-validation.
 
 The table has wrong tokens in percent, as mean and standard error over the five splits. All hyperparameters of rows with
 a standard error (±) were chosen without test labels.
@@ -401,7 +400,7 @@ Seconds to fit one split:
 
 {seconds}
 
-In cross-validation, these families had the lowest log-loss, on so many of the five splits:
+In cross-validation, the list says which families had the lowest log-loss, and on how many of the five splits:
 
 {picks}
 
@@ -419,8 +418,8 @@ Beside *kernelcrf linear*, in points of error:
 - *poly 2* has {poly}.
 - *rbf* has {rbf}.
 
-The rule by log-loss has fewer errors than the rule by error on {better} of {n} tasks. Prior variances of transitions
-and biases apart from those of the features changed next to nothing in a trial.
+The rule by log-loss has fewer errors than the rule by error on {better} of {n} tasks. In a trial, a separate C for
+transitions and biases changed almost nothing.
 
 In practice: start with the linear kernel, and try a classifier of single tokens beside it. Where features are few and
 plain, try `kernel=Polynomial(degree=2)` and an input with `scores="steps"`. With few training data, choose by the

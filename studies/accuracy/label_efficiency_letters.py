@@ -87,8 +87,7 @@ def section(results: dict[str, Any]) -> str:
     return f"""## Letters: how many labelled words
 
 Training words are drawn at random from nine folds, and the tenth is the test set. Cells have the mean and the standard
-error over draws.{few} Kernel CRFs and the SVC have an
-rbf kernel; inputs are those of the section above.
+error over draws.{few} Kernel CRFs and the SVC have an rbf kernel; inputs are pixels, or shapes as in the first section.
 
 {table}
 

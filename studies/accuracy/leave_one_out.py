@@ -238,8 +238,8 @@ def section(results: dict[str, Any]) -> str:
     # The error of a fit falls with the square root of its gap, here from 1e-8 to 1e-11.
     reference = close / np.sqrt(1e3)
     undecided = (
-        f" The other {outside} cannot be decided here.\nErrors fall with the square root of the gap, so this refit "
-        f"can be wrong by about {reference:.4f}, too. It cannot\ntest smaller bounds."
+        f" The other {outside} cannot be decided here.\nThe refit is not exact either: errors fall with the square "
+        f"root of the gap, so that it\ncan be wrong by about {reference:.4f}. It cannot test smaller bounds."
         if outside
         else ""
     )
@@ -264,7 +264,8 @@ this without a refit for each sequence. Numbers are log-probabilities, means ove
 - *left out*: by refits without the sequence, to a certified gap of 1e-11; errors are absolute differences from these
 - *one step*: `refit=False`, one Newton step from the fitted weights instead of a refit
 - *bound above 0.01*: sequences for which one step cannot promise an error of at most 0.01
-- *certified*: `refit=True`, the default, which fits those sequences again until the bound is at most 0.01
+- *certified*: `refit=True`, the default, which refits the model without each of those sequences until the bound is at
+  most 0.01
 
 {common.markdown(header, lines)}
 
@@ -290,7 +291,8 @@ def advice(results: dict[str, Any]) -> str:
         same_C = sum(rows["one step"]["C"] == rows[other]["C"] for rows in chosen.values())
         ratio = [rows["one step"]["seconds"] / rows[other]["seconds"] for rows in chosen.values()]
         times = f"{min(ratio):.1f} to {max(ratio):.1f} times"
-        told.append(f"- {RULES[other]}: the same C on {same_C} of {len(chosen)} tasks, in {times} its CPU time")
+        agreed = f"the same C on {same_C} of {len(chosen)} tasks"
+        told.append(f"- {RULES[other]}: {agreed}; one step takes {times} the CPU time of this rule")
         if other == "folds":
             same, ratios = same_C, ratio
     both = [rows for rows in results.values() if "one step" in rows and "certified" in rows]
@@ -301,4 +303,4 @@ def advice(results: dict[str, Any]) -> str:
 
 {listed}
 
-{use}The certified sum chooses the C of one step on {agree} of {len(both)} tasks."""
+{use}The certified values and one step choose the same C on {agree} of {len(both)} tasks."""

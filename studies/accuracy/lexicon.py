@@ -200,8 +200,8 @@ def section(results: dict[str, Any]) -> str:
     head = ["reader", "words right, %", "beside the plain chain (p)", "letters right, %"]
     return f"""## Words of a lexicon as candidates
 
-The test is to read {results["tested"]} handwritten sentences with {results["tokens"]:,} words. For each of them, likely
-words of a lexicon of {results["lexicon"]:,} words are *candidates*, and so is what a chain over letters reads.
+The test is to read {results["tested"]} handwritten sentences with {results["tokens"]:,} words. Each word has several
+*candidates*: likely words of a lexicon of {results["lexicon"]:,} words, and the letters that a chain reads.
 CandidateCRF chooses among the candidates of all words of a sentence. The true word is a candidate in
 {100 * results["present"]:.1f} % of the cases; for the others, every choice is wrong.
 

@@ -209,7 +209,7 @@ def row(name: str, kernel: str, splits: list[dict[str, Any]]) -> list[str]:
 
 
 def changes(title: str, kernels: dict[str, list[dict[str, Any]]]) -> str:
-    """Return a sentence on how far the kernel and the loss change the errors of labellings."""
+    """Return a sentence on how far the kernel and the training rule change the errors of labellings."""
 
     def mean(kernel: str, name: str) -> float:
         return float(np.mean(of(kernels[kernel], name, "viterbi")))
@@ -217,8 +217,8 @@ def changes(title: str, kernels: dict[str, list[dict[str, Any]]]) -> str:
     by_kernel = [abs(mean("cubic", name) - mean("linear", name)) for name in MODELS]
     by_loss = [abs(mean(kernel, SVM) - mean(kernel, CRF)) for kernel in kernels]
     return (
-        f"On {title}, another kernel changes the errors of labellings by {span(by_kernel, '.2f')} points, "
-        f"and another loss by {span(by_loss, '.2f')}."
+        f"On {title}, the other kernel changes the errors of labellings by {span(by_kernel, '.2f')} points, "
+        f"and the other training rule, margin or likelihood, by {span(by_loss, '.2f')}."
     )
 
 
@@ -255,16 +255,16 @@ A structured SVM maximises a margin between the true labelling and all others; a
 both have the same features, splits and values of C to choose from. The columns are
 
 - *labelling wrong*: wrong labels, if the labelling of the highest score is predicted for each sequence.
-- *labels wrong*: wrong labels, if the likeliest label of each token is predicted, at the temperature.
+- *labels wrong*: wrong labels, if the likeliest label of each token is predicted, after scores are divided by the
+  temperature.
 - *log-loss*: that of the probabilities which the scores give as they are.
-- *at the temperature*: the log-loss after scores are divided by a number that held-out data chose.
+- *at the temperature*: the log-loss after scores are divided by the temperature, a number that held-out data chose.
 - *p*: a paired t-test over splits against the ChainCRF with the same kernel.
 
-{chr(10).join(tables)}
-Taskar, Guestrin and Koller (2003) report about {published["M3N, quadratic and cubic kernel"]:g} % of the letters for
-their max-margin Markov networks with a quadratic or cubic kernel, and {published["M3N, linear kernel"]:g} % with the
-linear one. Our structured SVM has {cubic:.2f} % with the cubic kernel, and {linear:.2f} % with the linear one, which
-has a bias.
+{chr(10).join(tables)} Taskar, Guestrin and Koller (2003) report about {published["M3N, quadratic and cubic kernel"]:g}
+% wrong letters for their max-margin Markov networks with a quadratic or cubic kernel, and
+{published["M3N, linear kernel"]:g} % with the linear one. Our structured SVM has {cubic:.2f} % with the cubic kernel,
+and {linear:.2f} % with the linear one, which has a bias.
 
 Fits of the structured SVM stop at a gap of {100 * TOL:g} %, or after {MAX_PASSES} passes; those of the ChainCRF stop
 at 0.1 %. So the seconds are not for equal precision.
@@ -276,7 +276,7 @@ of labellings, {ahead(pairs, "viterbi")}. In log-loss at the temperature,
 How far to trust it. Test errors of the first split of letters had been seen before tolerances and the number of passes
 were set. Two splits were added to the first three after their results had been seen, so p-values are optimistic.
 
-In practice: if labels are all that you need, let held-out data choose the kernel and the loss. If you need
+In practice: if labels are all that you need, let held-out data choose the kernel and the training rule. If you need
 probabilities, use the likelihood.
 """
 

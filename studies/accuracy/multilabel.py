@@ -205,7 +205,7 @@ The official splits are used; C and gamma are chosen on the training part alone.
 
 - *whole sets*: the share of test rows whose set is right. *Hamming loss*: the share of single labels that are wrong.
 - *log-likelihood*: the mean log-probability of the true set. *pairs*: how many pairs of labels interact in the model.
-- *no edges*, *tree*, *full*: no pairs interact, those of a Chow-Liu tree, or all. *learned*: a search chooses them.
+- *no edges*: no pairs interact. *tree*: those of a Chow-Liu tree. *full*: all. *learned*: those that a search chooses.
 - In bold is the CRF that cross-validation chose. The last column says how far it is ahead in whole sets, with p-values
   of a bootstrap over test rows; 0.001 is the least.
 

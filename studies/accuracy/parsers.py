@@ -40,8 +40,8 @@ CANDIDATES, ONE_BY_ONE, FOUND, MOST_TO_CHOOSE = 5, 100, 0.95, 800
 INTRODUCTION = """\
 **Data.** Each parser has its own training data and features: those of the packages usaddress and probablepeople, and
 for GROBID its templates on columns that `studies.datasets.grobid_columns` computes. GROBID's dictionaries are not in
-the data, so that the templates that read them are left out, for both libraries. An item is an address, a name, a date,
-or all that one author or one reference has.
+the data, so that the templates that read them are left out, for both libraries. An item is one address, name, date,
+affiliation or reference.
 
 **Rows.**
 
@@ -296,7 +296,7 @@ def facts(found: dict[str, Any], task: Task) -> str:
     text = f"{fits} {found['trained']:,} items; {found['tested']:,} of {found['n_items']:,} items are tested."
     text += f" Chosen: {listed(chosen['models'])}."
     if len(set(chosen["models"])) > 1:
-        text += " The probabilities of different models may not be comparable, which *to review* assumes."
+        text += " *To review* assumes comparable probabilities; here they come from different models."
     ours = {row: rows[row]["items"] for row in task.models if row != CRFSUITE}
     least = min(ours, key=ours.__getitem__)
     if ours[least] < chosen["items"]:
@@ -358,8 +358,8 @@ def finding(tasks: dict[str, Any]) -> str:
 Parsers of addresses, names and references label the tokens of short texts. Here ChainCRF is beside CRFsuite on the data
 of {len(tasks)} parsers; an item is wrong if one of its labels is.
 
-- With the features of the project, ChainCRF has {beyond(same)}.
-- The model that the training items choose among ours has {beyond(chosen)}.
+- With the features of the parser itself, ChainCRF has {beyond(same)}.
+- If held-out training items choose among our models, the chosen one has {beyond(chosen)}.
 - For {stepped or "none"} of {len(tasks)} parsers, all chosen models read features of steps, which CRFsuite does not
   have.
 - Our fits take {plain["seconds"]:.0f} % of CRFsuite's CPU time, those with features of steps {steps["seconds"]:.0f} %.

@@ -267,7 +267,7 @@ def section(results: dict[str, Any]) -> str:
     rows = [(name, *map(number, row["test"]), f"{row['seconds']:.0f}") for name, row in at.items()]
     rows += [(f"{name}, published", f"{two}", f"{three}", "-") for name, two, three in PUBLISHED]
     gains = "".join(
-        f"\n  - {100 * gain:+.2f} points on {name} ({p_value(p)})" for name, (gain, p) in results["against"].items()
+        f"\n  - {100 * gain:+.2f} points over {name} ({p_value(p)})" for name, (gain, p) in results["against"].items()
     )
     parts = "".join(f"\n  - {what} {100 * gain:+.2f} ({p_value(p)})" for what, _, _, gain, p in results["pairs"])
     train, test = results["words"]

@@ -28,13 +28,13 @@ OPTIONS = {"choose": 0}
 INTRODUCTION = """\
 The data are AnyStyle's: *core* is the training set, and the references of *gold* that are not in core are the test set.
 All rows have the features of `studies.datasets.reference_features`. They also have the first character, the case, the
-kind of number and the final character of the token and of the token before. AnyStyle's templates for Wapiti, another
-CRF program, have these too, also with weights for pairs of neighbouring labels (`*:`): these are *features of steps*,
-which CRFsuite does not offer. AnyStyle's dictionaries are left out.
+kind of number and the final character of the token and of the token before. AnyStyle's own templates, for the CRF
+program Wapiti, give these features weights for pairs of neighbouring labels, too. We call them *features of steps*;
+CRFsuite does not have them. AnyStyle's dictionaries are left out.
 
-CRFsuite has the penalties of parserator and 300 iterations; the other fits end at a certified gap of 1 %. C has the
-most right references on the last fifth of core. Seconds are the CPU time of the last fit on one thread. p-values
-compare the wrong references of a row with those of CRFsuite, by bootstrap; 0.001 is the least.
+CRFsuite has the penalties of parserator and 300 iterations; the other fits end at a certified gap of 1 %. C is the
+value with the most right references on the last fifth of core. Seconds are the CPU time of the last fit on one thread.
+p-values compare the wrong references of a row with those of CRFsuite, by bootstrap; 0.001 is the least.
 """
 
 

@@ -130,7 +130,8 @@ def section(results: dict[str, Any]) -> str:
     joined = "\n\n".join(tables)
     return f"""## Segments beside chains
 
-SegmentCRF scores whole segments, such as how long they are. Is that better than a chain, which scores tokens and steps?
+SegmentCRF scores properties of whole segments, such as their length. Is that better than a chain, which scores tokens
+and steps?
 
 - *Normal durations*: synthetic data, in which all segments of a label are about equally long. *Geometric durations*:
   the same, but lengths vary as a chain assumes.
@@ -165,10 +166,10 @@ The share of right tokens, or of right addresses, of SegmentCRF minus that of Ch
   difference to the true model is then {beside("normal 200", TRUTH)};
 - geometric durations, which a chain has already: {beside("geometric 200")};
 - whole addresses: {beside("addresses")}. Features of segments change this by {features(tasks["addresses"]["rows"])}.
-  Their row is not quite comparable: it has fewer weights, only for pairs of feature and label that training shows;
+  That row is not quite comparable: it has weights only for pairs of a feature and a label that occur in training;
 - proteins: {beside("ts115")}. The difference to hand-made states is {beside("ts115", "hand-made states")}.
 
-Choose a `max_duration` at least as long as the longest segment: much longer segments make fits slow."""
+Set `max_duration` to the length of the longest segment, or a little more: a much larger value makes fits slow."""
 
 
 def features(rows: dict[str, Any]) -> str:

@@ -112,9 +112,9 @@ weights are fitted together. *Words* are the features of [the first section](#ta
 
 {common.markdown(header, lines)}
 
-The C of words is 1 and not tuned, so that the F1 of words alone is not that of the first section. The C of vectors has
-the best F1 on dev; `TemperatureScaling` helps if it makes probabilities too sure. The last fits are to train and dev,
-the labels are the likeliest labelling, and p-values are those of a bootstrap over sentences.
+The C of words is 1 and not tuned, so that the F1 of words alone is not that of the first section. The C of vectors is
+the value with the best F1 on dev; `TemperatureScaling` helps if it makes probabilities too sure. The last fits are to
+train and dev, the labels are the likeliest labelling, and p-values are those of a bootstrap over sentences.
 """
 
 

@@ -201,8 +201,8 @@ FITS: dict[str, Callable[..., Any]] = {"per token": fit_per_token, "CRFsuite": f
 MAX_ITERATIONS = 400
 GPSTRUCT = ("basenp", "chunking", "segmentation", "japanesene")
 INTRODUCTION = f"""Linear CRFs on sparse features are the strength of CRFsuite. All models of a task have the same
-features. C has the best F1 of spans on held-out data: the last tenth of the training sentences of CoNLL-2000, and the
-dev set of WNUT-17. The last fits are to all training sentences, for WNUT-17 also to dev.
+features. C is the value with the best F1 of spans on held-out data: the last tenth of the training sentences of
+CoNLL-2000, and the dev set of WNUT-17. The last fits are to all training sentences, for WNUT-17 also to dev.
 
 - *per token*: logistic regression of single tokens.
 - *CRFsuite*: fitted until its own test of convergence, or for {MAX_ITERATIONS} iterations.

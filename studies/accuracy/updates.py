@@ -159,14 +159,13 @@ one week; a refit reads all weeks so far. The first week is a fit without a prio
 {found[REFIT][0]["features"]:,} features to {refit["features"]:,}.
 
 - *refit*: a fit to all weeks so far
-- *update, posterior*: the prior is the last model, with how precisely each of its weights is known
-  (`laplace="diagonal"`)
+- *update, posterior*: the prior is the last model, with the precision of each of its weights (`laplace="diagonal"`)
 - *update, means*: the prior is the last model, with one precision for all weights
 - *the week alone*: a fit to one week, without a prior
 
-F1 and log-loss are those on test sentences. The columns *first week* have the sentences of the first week instead: what
-a model loses there against the refit, it has forgotten. Seconds are those of the last refit, or the mean of the later
-weeks.
+F1 and log-loss are those on test sentences. The columns *first week* have the sentences of the first week instead: if a
+model is worse there than the refit, it has forgotten something. Seconds are those of the last refit, or the mean of the
+later weeks.
 
 {common.markdown(header, lines)}
 

@@ -1,13 +1,13 @@
 """Models that other packages ship for python-crfsuite.
 
 usaddress, probablepeople and PyThaiNLP ship models and tag with python-crfsuite. Each package tags texts of its own
-kind, and the features that it passes to the tagger are kept. The texts for usaddress are its test addresses, and those
-for probablepeople the recipients in them. The texts for PyThaiNLP are all Thai texts in its source code and lines of
-words of its dictionary.
+kind, and the features that it passes to the tagger are kept. For usaddress, the texts are its test addresses. For
+probablepeople, they are the names of the recipients in these addresses. For PyThaiNLP, they are all Thai texts in its
+source code and lines of words of its dictionary.
 
 kernelcrf loads the model and tags the same features. It then writes the model to a new file, which python-crfsuite
 opens. A failure is a sequence with another label, with a marginal that differs by more than 1e-9, or with different
-answers from the new file. Packages that are not installed are left out.
+answers from the new file. Packages that are not installed have no row.
 """
 
 from __future__ import annotations

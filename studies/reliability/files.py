@@ -3,7 +3,7 @@
 A tool changes valid files at random and keeps the changes that reach new lines of the library (fuzzing guided by
 coverage). It starts from the corpus in `studies/reliability/corpus`, and from model files that earlier versions wrote.
 A failure is an error other than the library's own, an execution of more than 10 s, or a process of more than 2 GiB.
-Bombs are small files that unpack to much. They must be refused within the documented limits.
+Bombs are small files that unpack to very large ones. They must be refused within the documented limits.
 
 Each row names the commit that it was run on. To reproduce a failure, run `python -m studies reliability.fuzz TARGET
 --reproduce FILE`.

@@ -2,10 +2,10 @@
 
 A tool makes small random changes in the code (mutants). The tests should fail on each. Mutants are drawn by a fixed
 seed from each file of the mathematics, spread over its lines, and the tests that belong to the file run on each.
-Changes of bits and identities are left out, since any test notices them. Numba's loops run as plain Python.
+Changes that put in bit operators or `is` are left out, since any test notices them. Numba's loops run as plain Python.
 
 A mutant survives if all of these tests pass. It counts as a failure unless `studies/reliability/survivors.json` says
-why no test can, or need, tell it from the source. The mutants on file are a sample: four per file or a few more.
+why no test can notice the change, or why none has to. The mutants on file are a sample.
 """
 
 from __future__ import annotations

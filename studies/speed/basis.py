@@ -1,8 +1,8 @@
 """The pivot rules on the letters data: what each leaves of the kernel, and its seconds.
 
 A rule chooses n of the distinct letters as landmarks, for the rbf kernel with gamma = 0.03. The residual is the part of
-the kernel's trace that n landmarks leave. The least possible residual is the sum of the trailing eigenvalues of the
-whole kernel matrix, which only a benchmark computes. Times are those of the landmarks and of the features F.
+the kernel's trace that n landmarks do not explain. The least possible residual is the sum of the trailing eigenvalues
+of the whole kernel matrix, which only a benchmark computes. Times are those of the landmarks and of the features F.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ def table(results: dict[str, Any]) -> str:
         for key, head, rules, digits in (("shapes", "data", RULES, 5), ("kernels", "kernel", RULES[1:], 4))
     )
     first = common.markdown(["n", "least possible residual", *RULES], rows)
-    return f"""For {results["U"]:,} letters, the least possible residual is a share of the whole trace. A cell says how
-many times as large the residual of a rule is, and how long the rule takes:
+    return f"""For {results["U"]:,} letters, this table gives the least possible residual as a share of the whole trace.
+A cell says how many times as large the residual of a rule is, and how long the rule takes:
 
 {first}
 

@@ -5,10 +5,10 @@ landmarks, and each side has one thread and float64. Both sides start from the r
 of 1e-4 of the optimum on their own features. KernelClassifier ends by its certificate. LogisticRegression has none:
 before the timing, we try smaller and smaller values of `tol`, and keep the first one that reaches the same distance.
 
-*Objective* is what both minimise in the end, the negative log posterior. LogisticRegression gets twice our C, as `f_1 -
-f_0` has twice the prior variance. The landmarks differ: Nystroem draws rows; KernelClassifier chooses them by default,
-and draws them with "uniform". GaussianProcessClassifier needs the Gram matrix of all rows, and is therefore measured on
-fewer rows.
+*Objective* is what both minimise in the end, the negative log posterior. KernelClassifier has one score per class, and
+the difference of two scores has twice the prior variance of one. LogisticRegression therefore gets twice our C. The
+landmarks differ: Nystroem draws rows; KernelClassifier chooses them by default, and draws them with "uniform".
+GaussianProcessClassifier needs the Gram matrix of all rows, and is therefore measured on fewer rows.
 """
 
 from __future__ import annotations
@@ -72,10 +72,8 @@ def row(n_rows: int, n: int, rounds: int) -> dict[str, Any]:
     X, y, X_test, y_test = rows(n_rows)
     tol, _ = tolerance(nystroem(n).fit_transform(X), y)
     theirs = make_pipeline(nystroem(n), logistic(tol))
-    ours = {
-        pivots: KernelClassifier(gamma=GAMMA, C=C, n_components=Landmarks(n, pivots), tol=TOL, random_state=0)
-        for pivots in ("auto", "uniform")
-    }
+    problem = {"gamma": GAMMA, "C": C, "fit_intercept": False, "tol": TOL, "random_state": 0}
+    ours = {pivots: KernelClassifier(n_components=Landmarks(n, pivots), **problem) for pivots in ("auto", "uniform")}
     sides = {"Nystroem": lambda: theirs.fit(X, y)} | {
         name: lambda model=model: model.fit(X, y) for name, model in ours.items()
     }

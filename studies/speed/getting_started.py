@@ -1,4 +1,4 @@
-"""The time to a first result: the README's installation and first example, to the letter, in a fresh environment.
+"""The time to a first result: the README's installation and examples, to the letter, in a fresh environment.
 
 The wheel of this tree is built beforehand. Then three steps are timed. A virtual environment is made. `pip install`
 gets the wheel with all that it needs, nothing from pip's cache; its time depends on the connection and on the disk,

@@ -1,10 +1,11 @@
 """Time and memory on graphs beyond chains: a loopy grid, a long tree, a full graph over many samples.
 
 Each line is a fresh process on one thread, in float64. Compilation is not counted, and memory is the peak beyond the
-data. The grid has 30 x 30 binary nodes with smooth images, which are fitted and labelled with inference="loopy". The
-trees are random, with one sample and three labels; their clique tree is made first, and inference is exact. The full
-graph has six labels with all 15 pairs and random inputs, and MultiLabelCRF("linear") is fitted to a certified gap of 1
-%. An exponent is the slope of a line through the logarithms of the upper half of the range.
+data. The nodes of a grid are the 30 x 30 binary pixels of a smooth image. A model with inference="loopy" is fitted to
+such images, and labels them. The trees are random, with one sample and three labels; their clique tree is made first,
+and inference is exact. The full graph has six labels with all 15 pairs and random inputs, and MultiLabelCRF("linear")
+is fitted to a certified gap of 1 %. An exponent is the slope of a line through the logarithms of the upper half of the
+range.
 """
 
 from __future__ import annotations

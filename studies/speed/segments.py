@@ -1,8 +1,8 @@
 """Marginals of segmentations: time and memory against the length and the longest duration.
 
-There are four labels, random scores of tokens, steps and durations, and a tail beyond the longest duration D; all runs
-on one thread. Times are medians. They include the forward and the backward pass, and the marginals of tokens, steps and
-durations. The memory is by how much the peak of a fresh process rises.
+There are four labels, and random scores of tokens, steps and durations. Each token by which a segment is longer than D
+adds the same score. Everything uses one thread. Times are medians. They include the forward and the backward pass, and
+the marginals of tokens, steps and durations. Memory is the rise of the peak of a fresh process.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 """Shipping a model: the tagger of NumPy alone beside the library and CRFsuite.
 
 `kernelcrf-tagger` opens the files of the library. Models are fitted by a few iterations, and saved with weights of 64,
-32 and 16 bits. The first table counts the tokens of the test data whose label differs from that of the library, and
-those whose label the rounding of weights changes. CoNLL-2000 has lists of 19 feature names per token, or dicts of 19
-strings. WNUT-17 has dicts of strings, constraints="BIO" and decoding="f1". The addresses are the nested dicts of the
-package usaddress, which must be installed. Letters are 128 pixels with 500 landmarks. Occupancy is a pipeline of
-StandardScaler, PCA and a chain with 100 landmarks. The several inputs are its readings, and dicts with the hour.
+32 and 16 bits. The first table counts test tokens whose label differs between the tagger and the library, and tokens
+whose label changes if weights are rounded. CoNLL-2000 has lists of 19 feature names per token, or dicts of 19 strings.
+WNUT-17 has dicts of strings, constraints="BIO" and decoding="f1". The addresses are the nested dicts of the package
+usaddress, which must be installed. Letters are 128 pixels with 500 landmarks. Occupancy is a pipeline of
+StandardScaler, PCA and a chain with 100 landmarks. *Several inputs* is a model of the same data with two inputs: the
+readings, and dicts with the hour.
 
-The second table has the CPU time of one item at a time, which is made before the clock starts. Sides take turns, and
-the median of the rounds counts. CRFsuite has the same weights. It copies the strings of an item to C++ first; in the
-column *features copied before*, this is not part of the time.
+The second table has the CPU time of labelling one item per call. The item is made before the clock starts. Sides take
+turns, and the median of the rounds counts. CRFsuite has the same weights. It copies the strings of an item to C++
+first; in the column *features copied before*, this is not part of the time.
 
 The third table has the CPU time and the peak memory of a fresh process from its start to the first label. The time is
 that beyond an empty Python process; files are in the page cache, and loops were compiled before. The size is that of

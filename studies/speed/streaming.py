@@ -133,7 +133,7 @@ def table(results: dict[str, Any]) -> str:
                 [f"{int(lines):,} lines, {side}", f"{took:.1f}", f"{own['tokens'] / took:,.0f}", f"{most:,.0f} MB"]
             )
     rounds = results["rounds"]
-    said = "One round." if rounds == 1 else f"Times are medians of {rounds} rounds, and memory is the most of them."
+    said = "One round." if rounds == 1 else f"Times are medians of {rounds} rounds; memory is the largest of them."
     ratios = [own["CRFsuite"]["seconds"] / own["kernelcrf"]["seconds"] for own in results["streams"].values()]
     short, long = (own["kernelcrf"]["megabytes"] for own in results["streams"].values())
     return common.markdown(["", "seconds", "tokens per second", "peak memory"], rows) + (

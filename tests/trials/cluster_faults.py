@@ -2,8 +2,8 @@
 
 Fits run on two worker processes of one machine, and Dask replaces a worker that is killed. Small data have about 270
 tokens, and an rbf kernel. Large data have 160,000 tokens with 64 numbers each, and a linear kernel; a worker that takes
-over a part must read it again. These count as failures: a fit whose objective differs by more than 1e-9 of it from that
-of a fit in one process, and an error other than the announced one. Seconds are those of the fits that were disturbed,
+over a part must read it again. Failures are a fit whose objective differs from that of a fit in one process by more
+than a relative 1e-9, and an error other than the documented one. Seconds are those of the fits that were disturbed,
 beside those of an undisturbed fit before them on the same cluster.
 """
 

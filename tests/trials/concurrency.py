@@ -1,8 +1,8 @@
 """Concurrency: many threads, many processes, long runs.
 
 These count as failures: an answer that differs, in any bit, from that of one thread, a hang, a crash, and more threads
-than were allowed. So do limits of BLAS that have changed, and memory that grows with the number of fits and
-predictions.
+than were allowed. Other failures are a limit on the threads of BLAS that is not restored, and memory that grows with
+the number of fits and predictions.
 """
 
 from __future__ import annotations

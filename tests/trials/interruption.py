@@ -1,13 +1,12 @@
 """Interruption: signals, full disks, read-only folders.
 
 These count as failures: a file that is neither the old model nor the new one, or that does not load, and an estimator
-that is neither as it was nor fitted. So do an exit code or a message other than the documented one, and a Python
-traceback. A partial file that stays behind is a failure, too, except after kill -9, or if the interruption hits the
-removal of this file.
+that is neither as it was nor fitted. Other failures are an exit code or a message that differs from the documented one,
+and a Python traceback. A partial file that stays behind is a failure, too, except after kill -9, or if the interruption
+hits the removal of this file.
 
 At *every line* and at *random lines* means that a trace function raises the interruption before that line of the
-library runs, so that no moment is too short to be hit. Signals are sent to processes at random times between their
-start and the time that they take.
+library runs, so that no moment is too short to be hit. Signals are sent at a random moment while the process runs.
 """
 
 from __future__ import annotations

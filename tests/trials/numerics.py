@@ -3,8 +3,8 @@
 Every estimator is fitted and asked for everything that it can answer: labels, marginals, the best labelings, log
 probabilities, entropies, samples, explanations, the evidence and what follows from it. These count as failures: a
 number that is not finite, an invalid probability, an answer without a valid certificate, and a warning of the
-arithmetic that reaches the user. So do an error that is not the library's own, or does not say what to do, and a
-function that is not a kernel but is accepted as one.
+arithmetic that reaches the user. Other failures are an error that is not the library's own or that does not say what to
+do, and a function that is not a kernel but is accepted as one.
 """
 
 from __future__ import annotations
