@@ -83,11 +83,12 @@ def section(results: dict[str, Any]) -> str:
         ("by training words", *(f"{size:,}" for size in sizes)),
         [(f"{NAMES[a]} against {NAMES[b]}", *lead(errors[a], errors[b])) for a, b in PAIRS],
     )
-    few = "".join(common.of_all(n, max(draws), "draws") for n in sorted(set(draws)))
+    fewer = (common.of_all(n, max(draws), f"draws of {size:,} words") for size, n in zip(sizes, draws, strict=True))
     return f"""## Letters: how many labelled words
 
 Training words are drawn at random from nine folds, and the tenth is the test set. Cells have the mean and the standard
-error over draws.{few} Kernel CRFs and the SVC have an rbf kernel; inputs are pixels, or shapes as in the first section.
+error over draws.{"".join(fewer)} Kernel CRFs and the SVC have an rbf kernel; inputs are pixels, or shapes as in the
+first section.
 
 {table}
 

@@ -261,10 +261,11 @@ both have the same features, splits and values of C to choose from. The columns 
 - *at the temperature*: the log-loss after scores are divided by the temperature, a number that held-out data chose.
 - *p*: a paired t-test over splits against the ChainCRF with the same kernel.
 
-{chr(10).join(tables)} Taskar, Guestrin and Koller (2003) report about {published["M3N, quadratic and cubic kernel"]:g}
-% wrong letters for their max-margin Markov networks with a quadratic or cubic kernel, and
-{published["M3N, linear kernel"]:g} % with the linear one. Our structured SVM has {cubic:.2f} % with the cubic kernel,
-and {linear:.2f} % with the linear one, which has a bias.
+{chr(10).join(tables)}
+Taskar, Guestrin and Koller (2003) report about {published["M3N, quadratic and cubic kernel"]:g} % wrong letters for
+their max-margin Markov networks with a quadratic or cubic kernel, and {published["M3N, linear kernel"]:g} % with the
+linear one. Our structured SVM has {cubic:.2f} % with the cubic kernel, and {linear:.2f} % with the linear one, which
+has a bias.
 
 Fits of the structured SVM stop at a gap of {100 * TOL:g} %, or after {MAX_PASSES} passes; those of the ChainCRF stop
 at 0.1 %. So the seconds are not for equal precision.
