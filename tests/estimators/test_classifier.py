@@ -285,3 +285,13 @@ def test_variances_of_independent_weights_add_up():
     drawn = [np.log(p) for p in model.model_.draw_probabilities(X[:4], 4000, 1.0, 0, LocalEngine(1))]
     contrasts = variances[0][:4, 0] + variances[0][:4, 1]
     np.testing.assert_allclose(np.var([p[:, 0] - p[:, 1] for p in drawn], axis=0), contrasts, rtol=0.1)
+
+
+@pytest.mark.parametrize("prior", [False, True])
+def test_classes_that_cannot_be_sorted_are_named(prior):
+    X, y = [[0.0], [1.0]], ["a", "b"]
+    model = KernelClassifier("linear", C=1.0, classes=["c", 1, "a", "b"])
+    if prior:
+        model.set_params(prior=KernelClassifier("linear", C=1.0).fit(X, y))
+    with pytest.raises(TypeError, match=r"^classes has labels that cannot be sorted \('\w'\): expected"):
+        model.fit(X, y)

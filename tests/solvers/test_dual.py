@@ -326,6 +326,46 @@ def test_single_precision_keeps_the_bound_below_the_optimum(C):
     assert found.certificate.lower_bound <= optimum <= found.certificate.objective
 
 
+def repeated_posts(C, n=300, copies=4, n_labels=4, vocabulary=300, length=20, n_features=28):
+    """Return an objective of posts, six of which occur five times with labels that contradict each other."""
+    rng = np.random.default_rng(0)
+    words = np.minimum(rng.zipf(1.3, size=(n, length)) - 1, vocabulary - 1)
+    labels = np.where(rng.random((n, length)) < 0.1, rng.integers(1, n_labels, size=(n, length)), 0)
+    again, others = np.repeat(words[:6], copies, axis=0), np.repeat(labels[:6], copies, axis=0)
+    others[:, 5] += np.arange(len(others)) % copies < copies // 2
+    others[:, 9] += np.arange(len(others)) % copies > 0
+    words, labels = np.concatenate([words, again]), np.concatenate([labels, others % n_labels])
+    # Features are the word, and pairs of the word and another one; different pairs may share a feature.
+    pairs = [(7 * words + 31 * np.roll(words, k, axis=1) + k) % 5000 + vocabulary for k in range(n_features)]
+    columns = np.stack([words, *pairs], axis=-1).reshape(words.size, -1)
+    ends = np.arange(0, columns.size + 1, n_features + 1)
+    F = sp.csr_array((np.ones(columns.size), columns.ravel(), ends), shape=(words.size, vocabulary + 5000))
+    F.sum_duplicates()
+    layout = Layout.of(chain_terms(n_labels, InputKernel("linear"), C=C, C_edge=C), {TOKEN_TERM: F.shape[1]})
+    chains = Chains.from_lengths(np.full(len(words), length))
+    partition = ChainPartition(chains, n_labels, labels.ravel().astype(np.int32), {TOKEN_TERM: TokenFeatures(F)})
+    return Objective(layout, [partition], LocalEngine(1))
+
+
+def test_steps_that_single_precision_hides_are_taken_in_double_precision(monkeypatch):
+    objective = repeated_posts(100.0)
+    start, refined = np.zeros(objective.layout.size), []
+    refine = Ascent.refine
+
+    def refine_and_tell(ascent):
+        refined.append((ascent.a.dtype, refine(ascent), ascent.a.dtype))
+        return refined[-1][1]
+
+    monkeypatch.setattr(Ascent, "refine", refine_and_tell)
+    found = minimise(objective, Dual(), start, tol=1e-4, max_iter=150)
+    assert found.status == "optimal"
+    assert refined == [(np.float32, True, np.float64)]
+    monkeypatch.setattr(Ascent, "refine", lambda ascent: False)
+    stuck = minimise(objective, Dual(), start, tol=1e-4, max_iter=150)
+    assert stuck.status == "max_iter"
+    assert stuck.certificate.objective > found.certificate.objective
+
+
 def test_rows_of_weights_are_spread_and_gathered():
     rng = np.random.default_rng(0)
     few = Pairs.of(rng.random((30, 17)) < 0.1)

@@ -89,6 +89,8 @@ def _compile_chains(*names: str) -> None:
         if sparse:
             ChainCRF(kernel, penalty=ElasticNet(0.1), weights="all", **short).fit(Z, y)
             ChainCRF(kernel, solver="lbfgs", **short).fit(Z, y)
+            # With a small tolerance, the dual solver stores its variables in double precision.
+            ChainCRF(kernel, tol=1e-6, **short).fit(Z, y)
     if not sparse:
         ChainCRF("rbf", laplace=True, **short).fit(X, y).uncertainty(X, n_samples=2)
         inputs = {"tokens": Input("rbf", **few), "steps": Input("linear", scores="steps")}

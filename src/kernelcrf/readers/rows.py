@@ -191,12 +191,10 @@ def find_classes(y: Array, given: UserData = None) -> tuple[Array, Labels]:
         raise ValueError("y has only missing labels (None or -1): expected at least one labelled row")
     with named_errors("y"):
         check_classification_targets(labels)
-    try:
-        classes = np.unique(labels if given is None else _same_type(object_array(list(given))))
-    except TypeError:
-        raise TypeError(f"y has labels that cannot be sorted ({shown(y[0])}): expected strings or numbers") from None
+    name, named = ("y", labels) if given is None else ("classes", object_array(list(given)))
+    classes = _sort_classes(named, name)
     if len(classes) < 2:
-        raise ValueError(f"y has one class, {shown(classes[0])}: a classifier needs samples of at least 2 classes")
+        raise ValueError(f"{name} has one class, {shown(classes[0])}: a classifier needs samples of at least 2 classes")
     return classes, read_classes(y, classes, len(y))
 
 
@@ -211,11 +209,23 @@ def more_classes(y: UserData, known: Array, given: UserData, n_rows: int) -> tup
         raise ValueError(f"y has shape {y.shape}: expected ({n_rows},), one label per row of X")
     if not n_rows:
         return known, np.empty(0, np.int32)
-    labels = _same_type(y[~_missing(y, known.tolist())]) if given is None else _same_type(object_array(list(given)))
-    new = [label for label in dict.fromkeys(labels.tolist()) if label not in set(known.tolist())]
-    check_same_type(new, known.tolist(), "y", "the prior")
-    classes = np.unique(_same_type(object_array([*known.tolist(), *new]))) if new else known
+    name, named = ("y", y[~_missing(y, known.tolist())]) if given is None else ("classes", object_array(list(given)))
+    new = [label for label in dict.fromkeys(_same_type(named).tolist()) if label not in set(known.tolist())]
+    check_same_type(new, known.tolist(), name, "the prior")
+    classes = _sort_classes(object_array([*known.tolist(), *new]), name) if new else known
     return classes, read_classes(y, classes, n_rows)
+
+
+def _sort_classes(labels: Array, name: str) -> Array:
+    """Return the distinct labels in sorted order; raise if they cannot be sorted.
+
+    name : the argument that has the labels, for the error message.
+    """
+    try:
+        return np.unique(_same_type(labels))
+    except TypeError:
+        example = shown(labels[0])
+        raise TypeError(f"{name} has labels that cannot be sorted ({example}): expected strings or numbers") from None
 
 
 def read_classes(y: UserData, classes: Array, n_rows: int) -> Labels:

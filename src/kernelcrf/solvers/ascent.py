@@ -184,6 +184,14 @@ class Ascent:
             weights.move_centre(self.pull, pull)
         self.pull = pull
 
+    def refine(self) -> bool:
+        """Store the dual variables in double precision from now on; return False if they are already."""
+        if self.a.dtype == np.float64:
+            return False
+        self.a, self.b, self.r, self.q = (x.astype(np.float64) for x in (self.a, self.b, self.r, self.q))
+        self.etas[:] = FIRST_ETA
+        return True
+
     def report(self, progress: Progress) -> None:
         """Evaluate the objective for the current parameters, and report it to `progress`.
 

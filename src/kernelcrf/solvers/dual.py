@@ -36,7 +36,8 @@ If an earlier model determines the prior, theta_k has the prior mean mu_k as a f
 lam, and D has the further term sum_k lam_k/2 |mu_k|^2.
 
 The scores and probabilities of alpha may be stored in single precision. The bound is computed from these scores in
-double precision, so that it remains a bound.
+double precision, so that it remains a bound. If C is large and some sequences need tiny steps, rounding can hide these
+steps and their gaps. The gap is then much larger than its estimate, and the ascent goes on in double precision.
 
 L-BFGS takes over at the current theta if the gap shrinks so slowly that many more rounds would be needed. It is used
 from the beginning if the messages of inference would underflow.
@@ -71,6 +72,8 @@ TRIAL, MOST_EXPECTED = 8, 50
 # It is also evaluated as soon as P - D is expected to be small enough: this gap is smaller than it was during the pass,
 # by a factor that is measured at each evaluation.
 FIRST_REPORT, LATER, FIRST_SHARE = 3, 6, 0.5
+# Single precision is too coarse if a gap that should be within the tolerance is more than HIDDEN times its estimate.
+HIDDEN = 3.0
 
 
 @dataclass(frozen=True)
@@ -153,11 +156,13 @@ class Dual:
                 progress.passes += ascent.climb(rng, progress.tol)
                 gap = ascent.gap
                 allowed = progress.tol * abs(ascent.value + gap)
-                if share * gap <= allowed or k >= next_report:
+                if (is_ready := share * gap <= allowed) or k >= next_report:
                     ascent.report(progress)
                     if progress.solved:
                         return OPTIMAL
                     share, next_report = progress.history[-1].gap / max(gap, np.finfo(np.float64).tiny), LATER * k
+                    if is_ready and share > HIDDEN and ascent.refine():
+                        share = FIRST_SHARE
                 if ascent.pull == 0:
                     is_over = k >= VISITS and gap > FAST * gaps[-1]
                 else:
