@@ -127,10 +127,9 @@ choice.{common.of_all(len(seeds), 5, "seeds")} The rules are
 
 ![Accuracy against labelled letters](figures/active_learning.png)
 
-`select_for_labelling` needs {saved("entropy, by letter")} than random choice with the entropy by letter,
-{saved("entropy, by word")} with the entropy by word, and {saved("margin, by letter")} with the margin.
-The words of the highest entropy are often badly written or unlike the others; rules that draw also take words of the
-usual kind.
+Beside random choice, `select_for_labelling` needs {saved("entropy, by letter")} with the entropy by letter,
+{saved("entropy, by word")} with the entropy by word, and {saved("margin, by letter")} with the margin. The words of the
+highest entropy are often badly written or unlike the others; rules that draw also take words of the usual kind.
 
 How far to trust it. Words are drawn with a probability that goes with the square of the score. This was settled on
 seeds 0 to 2, {fresh}.

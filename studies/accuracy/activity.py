@@ -218,8 +218,8 @@ def section(results: dict[str, Any]) -> str:
     return f"""## Activities and occupancy from sensors
 
 The tokens are readings of sensors: of people who wear one in a room (*activity*), and of an office (*occupancy*). S1
-and S2 are two rooms. *S1* trains and tests in one room; *S1 to S2* trains in the first and tests in the
-other.{common.of_all(N_FOLDS, 5, "folds of S1")}
+and S2 are two rooms. In the task *S1*, models train and test in room S1; in *S1 to S2*, they train in room S1 and test
+in room S2.{common.of_all(N_FOLDS, 5, "folds of S1")}
 
 - *forest*, *boosting*: classifiers of single tokens, a random forest and HistGradientBoostingClassifier.
 - *with HMM*: a hidden Markov model smooths the probabilities of the classifier.

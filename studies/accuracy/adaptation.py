@@ -201,8 +201,7 @@ def section(results: dict[str, Any]) -> str:
         for side, where in (("lower", lower), ("higher", higher))
     )
     n_orders = len(next(iter(results["tasks"]["activity"]["sizes"].values()))[SOURCE])
-    wider = np.sqrt(8 / n_orders)
-    fewer = f" of 8, so that standard errors are {wider:.2f} times as large" if wider > 1 else ""
+    fewer = " of 8" if n_orders < 8 else ""
     return f"""## Adaptation to a new room, speaker or fold
 
 A model of the source, such as one room, is updated with a few sequences of the target, such as another room, by
@@ -218,15 +217,15 @@ targets.
 With a kernel, the source has few landmarks to save time, and updates and refits may have more.
 [Sensors](results/signals.md#activities-and-occupancy-from-sensors) has a better model of the first room.
 
-The last two columns are about the leftmost update of a row: its error and its log-loss minus those of the better of
-*source only* and *target only*, with p of a paired t-test over targets. Only the test scores tell which of the two is
-better.
+The last two columns compare the leftmost update of a row with *source only* or *target only*, whichever is better: they
+have the difference in error and in log-loss, with p of a paired t-test over targets. Only the test scores tell which of
+the two is better.
 
 {common.markdown(header, lines)}
 
 {facts}
 
-For activity, a target is room S2 with its trials in a random order. There are {n_orders} orders{fewer}.
+For activity, a target is room S2 with its trials in a random order. To save time, {n_orders}{fewer} orders are run.
 Orders share their trials, so that p is too small. For prosody, a target is a speaker. For letters, it is a fold. Folds
 are random, so that there is little to adapt to.
 

@@ -164,8 +164,8 @@ otherwise a random label. Estimates of these probabilities from the labels alone
 
 {common.markdown(["fitted to", "F1", "accuracy", "log-loss"], lines)}
 
-*Soft labels* are probabilities of labels. With weighted annotators, a fit to them differs in F1 from a fit to the true
-labels by {change:+.2f} ± {error:.2f} points{chance}.
+*Soft labels* are probabilities of labels. With weighted annotators, a fit to soft labels differs in F1 from a fit to
+the true labels by {change:+.2f} ± {error:.2f} points{chance}.
 """
 
 

@@ -414,8 +414,8 @@ train.
 
 {tests}
 
-The splits share test words, so the p-values are rough. Published figures are quoted from papers and surveys, those
-with nine tenths to train from memory.
+The splits share test words, so the p-values are rough. Published figures are quoted from papers and surveys. Those in
+the column with nine tenths are quoted from memory.
 
 The error changes as follows if one thing after the other is added, with one tenth to train:
 
@@ -430,8 +430,8 @@ known to use the place. A second pass can tell the 55 words apart, too. The rows
 compare.
 
 CRFsuite has a constant feature, so compare it with the linear kernel with an intercept. The two differ in the values of
-C and c2 that were tried, and in decoding. All linear models choose C and the size of pixels together: transitions have
-the same C, and a smaller size lets the data choose a smaller prior variance for pixels alone.
+C and c2 that were tried, and in decoding. All linear models choose C and the size of pixels together: pixels and
+transitions share C, and a smaller size of pixels lowers the prior variance of the scores of pixels alone.
 
 Inputs were chosen on a third of the training words of the first split. Other inputs and kernels gave no gain there:
 several blurs at once, gradients beside the blur, a kernel over the whole word, a stronger edge kernel, and transitions

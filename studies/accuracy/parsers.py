@@ -52,16 +52,17 @@ affiliation or reference.
 - *features of steps* have weights for pairs of neighbouring labels, which CRFsuite does not offer: the first character,
   the case, the kind of number and the final character of a token and of the token before, as in AnyStyle.
 - *more features* also has affixes, shapes, places and neighbours of tokens. CRFsuite was not given these.
-- *Wapiti's penalties* are those of CRFsuite, here `ElasticNet(0.5)` and C = 10,000. These rows stop after at most 300
-  iterations, because with such a large C the certified gap stays wide.
+- *Wapiti's penalties* are those of CRFsuite for GROBID, here `ElasticNet(0.5)` and C = 10,000. These rows stop after at
+  most 300 iterations, because with such a large C the certified gap stays wide.
 - *The model chosen in each training set* is the one of ours with the most right items on held-out training items. Ties
   are decided by right tokens, and then by the order of the rows.
 - *committee*: each of our models proposes its five likeliest labellings. The committee takes the one with the highest
   mean log-probability over all our models. Its seconds and sizes are sums.
 
-**Choices.** C is the value with the most right items on held-out training items (a fifth of at most 800). It never sees
-the test items of its fold. For usaddress, the features were chosen after trials on the same addresses, so that rows
-with more features or features of steps, and the committee, may be slightly too good.
+**Choices.** C is the value with the most right items on held-out training items: up to 800 training items are drawn,
+and a fifth of them is held out. It never sees the test items of its fold. For usaddress, the features were chosen after
+trials on the same addresses, so that rows with more features or features of steps, and the committee, may be slightly
+too good.
 
 **Columns.** p-values compare the wrong items of a row with those of CRFsuite, by bootstrap; 0.001 is the least. A field
 is a run of tokens with the same label, or a span of tags such as B-DATE and I-DATE; it is right if its label and both
@@ -363,9 +364,10 @@ of {len(tasks)} parsers; an item is wrong if one of its labels is.
 - For {stepped or "none"} of {len(tasks)} parsers, all chosen models read features of steps, which CRFsuite does not
   have.
 - Our fits take {plain["seconds"]:.0f} % of CRFsuite's CPU time, those with features of steps {steps["seconds"]:.0f} %.
-- Our files are larger for {plain["larger"]} of {len(tasks)} parsers, with features of steps for {steps["larger"]}.
-- One item at a time, our models are slower for {plain["slower"]} of {len(tasks)} parsers, with features of steps for
-  {steps["slower"]}.
+- Our files are larger for {plain["larger"]} of {len(tasks)} parsers; with features of steps, they are larger for
+  {steps["larger"]}.
+- One item at a time, our models are slower for {plain["slower"]} of {len(tasks)} parsers; with features of steps, they
+  are slower for {steps["slower"]}.
 
 {common.markdown(head, lines)}
 

@@ -165,8 +165,9 @@ The share of right tokens, or of right addresses, of SegmentCRF minus that of Ch
 - normal durations: {beside("normal 20")} after 20 training sequences, and {beside("normal 200")} after 200. The
   difference to the true model is then {beside("normal 200", TRUTH)};
 - geometric durations, which a chain has already: {beside("geometric 200")};
-- whole addresses: {beside("addresses")}. Features of segments change this by {features(tasks["addresses"]["rows"])}.
-  That row is not quite comparable: it has weights only for pairs of a feature and a label that occur in training;
+- whole addresses: {beside("addresses")}. Features of segments change the share of SegmentCRF by
+  {features(tasks["addresses"]["rows"])}. That row is not quite comparable: it has weights only for pairs of a feature
+  and a label that occur in training;
 - proteins: {beside("ts115")}. The difference to hand-made states is {beside("ts115", "hand-made states")}.
 
 Set `max_duration` to the length of the longest segment, or a little more: a much larger value makes fits slow."""

@@ -99,8 +99,9 @@ def section(results: dict[str, Any]) -> str:
     return f"""## Labels while tokens arrive
 
 With `stream(lag=lag)`, a ChainCRF labels each token when `lag` more tokens have arrived. The data are *S1 to S2* and
-*occupancy* of the section above. The second column has the usual C, which favours the likelihood of whole sequences.
-The third has a C that is chosen by the labels that a stream gives at once: `C=HeldOut("flat_accuracy", lag=0)`.
+*occupancy* of the section above. The second column has the C of `C="auto"`, which is chosen by the likelihood of whole
+sequences. The third has a C that is chosen by the labels that a stream gives at once: `C=HeldOut("flat_accuracy",
+lag=0)`.
 
 ![Right labels against the lag](figures/streams.png)
 

@@ -164,8 +164,8 @@ one week; a refit reads all weeks so far. The first week is a fit without a prio
 - *the week alone*: a fit to one week, without a prior
 
 F1 and log-loss are those on test sentences. The columns *first week* have the sentences of the first week instead: if a
-model is worse there than the refit, it has forgotten something. Seconds are those of the last refit, or the mean of the
-later weeks.
+model is worse there than the refit, it has forgotten something. Seconds are those of the last refit; for other rows,
+they are the mean over weeks 2 to 10.
 
 {common.markdown(header, lines)}
 

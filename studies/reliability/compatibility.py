@@ -2,8 +2,8 @@
 
 `tools/check_release.py --tests all` builds the wheel of what is committed, and installs it in two fresh environments.
 One has every dependency at the lower bound that pyproject.toml declares, and the other has its last release. All tests
-run there, and a failure is a test that fails. pip-audit then compares the installed packages with the advisories of
-PyPI, and a failure is an advisory.
+run there, and a failure is a test that fails. The bounds are those of the commit that the last lines of this page name.
+pip-audit then compares the installed packages with the advisories of PyPI, and a failure is an advisory.
 """
 
 from __future__ import annotations
