@@ -138,8 +138,7 @@ splits of the data.{wider}
 - *evidence*: the error with `C="evidence"`, the range of the C that it chose, and the seconds that the fit took
 - *best C in hindsight*: the C of the grid below with the lowest test error, one for all splits, which nobody can know
   before
-- *held out*: the error with the C of the grid that is best on a fifth of the training sequences, in each split, fitted
-  to all of them
+- *held out*: in each split, C is chosen on a fifth of the training sequences; then the model is fitted to all of them
 
 {common.markdown(header, lines)}
 

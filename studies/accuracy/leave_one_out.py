@@ -272,8 +272,9 @@ this without a refit for each sequence. Numbers are log-probabilities, means ove
 The largest error of all rows is {certified:.5f} for certified values, {default:.2f} for refits to a gap of 1e-4, the
 default of ChainCRF, and {close:.4f} for refits to 1e-8.
 
-Values by one step and certified ones have a bound on their error. In {n_bounds - outside} of {n_bounds} cases, the
-refit to 1e-11 lies within this bound plus 1e-5.{undecided} The library's tests compare bounds with exact optima.
+Values by one step and certified ones have a bound on their error. We compared {n_bounds} values with the refit to
+1e-11; for {n_bounds - outside}, the difference is at most the bound plus 1e-5.{undecided} The library's tests compare
+bounds with exact optima.
 
 These log-probabilities can choose C: the C with the largest sum over the training sequences. Beside other rules:
 

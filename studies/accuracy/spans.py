@@ -171,7 +171,10 @@ def section(results: dict[str, Any]) -> str:
         for name, own in tasks.items()
     ]
     place = results["addresses"]
-    sizes = [f"{own['spans']:,} of {NAMES[name]} ({100 * own['right']:.1f} % right)" for name, own in tasks.items()]
+    sizes = [
+        f"{own['spans']:,} predicted spans of {NAMES[name]} ({100 * own['right']:.1f} % right)"
+        for name, own in tasks.items()
+    ]
     return f"""## How sure is this entity?
 
 Each predicted span has a probability that it is right. The table says how good these probabilities are,

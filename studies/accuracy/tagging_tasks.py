@@ -385,10 +385,10 @@ def finding(tasks: dict[str, Any]) -> str:
     share = 100 * sum(ours["fit_seconds"] for ours, _ in pairs) / sum(theirs["fit_seconds"] for _, theirs in pairs)
     too_sure = sum(ours["tempered"]["temperature"] > 1 for ours, _ in pairs)
     return f"""\
-CRFsuite and kernelcrf minimise the same objective. Both have a weight for each pair of a feature and a label that
-occurs in training. CRFsuite has weights for the transitions that occur, kernelcrf for all transitions. The difference
-in F1 is beyond chance (p < 0.05) on {beyond or "none"} of {len(pairs)} tasks; the fits of kernelcrf take {share:.0f} %
-of CRFsuite's CPU time.
+CRFsuite and kernelcrf minimise nearly the same objective. Both have a weight for each pair of a feature and a label
+that occurs in training. CRFsuite has weights for the transitions that occur, kernelcrf for all transitions. The
+difference in F1 is beyond chance (p < 0.05) on {beyond or "none"} of {len(pairs)} tasks; the fits of kernelcrf take
+{share:.0f} % of CRFsuite's CPU time.
 
 C is chosen for the F1 of spans, not for probabilities. These are too sure on {too_sure or "none"} of {len(pairs)}
 tasks: the best temperature is above 1. Dividing the scores by it does not change the tags.

@@ -183,8 +183,8 @@ def section(results: dict[str, Any]) -> str:
     return f"""## One C per input
 
 A model has two inputs and transitions, and each of the three has its own C. `C="evidence"` and `C="auto"` choose all
-three in one fit; the grid tries {results.get("combinations", 125)} combinations in cross-validation. Numbers are means
-over test folds with their standard error, medians of C, and CPU seconds of one fold.
+three in one call of `fit`; the grid tries {results.get("combinations", 125)} combinations in cross-validation. Numbers
+are means over test folds with their standard error, medians of C, and CPU seconds of one fold.
 
 The inputs of occupancy are light and CO2 beside temperature and humidity. Those of activity (room S1) are accelerations
 beside the radio signal: antenna, strength, phase and frequency. To save time, occupancy has every tenth reading, and

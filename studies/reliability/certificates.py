@@ -5,11 +5,11 @@ weights, solvers and tolerances. A plain program in NumPy states the same proble
 count as failures:
 
 - a lower bound above the optimum;
-- a fit that is called optimal and is further from the optimum than `tol` says, or than `gap_full` says of the exact
-  kernel;
-- an objective, a probability or an evidence that is not that of the weights;
+- a fit that is called optimal, and whose distance to the optimum is larger than `tol` or, with the exact kernel, larger
+  than `gap_full`;
+- an objective, a probability or an evidence that the fitted weights do not give;
 - a certified label that differs from that of the optimum;
-- a saved model that says something else;
+- a saved model that gives other answers than before;
 - a problem that should be refused, and is not.
 
 The tests draw the same kinds of problems from other seeds (`tests/certificates`).

@@ -5,7 +5,7 @@ seed from each file of the mathematics, spread over its lines, and the tests tha
 Changes that put in bit operators or `is` are left out, since any test notices them. Numba's loops run as plain Python.
 
 A mutant survives if all of these tests pass. It counts as a failure unless `studies/reliability/survivors.json` says
-why no test can notice the change, or why none has to. The mutants on file are a sample.
+why no test can notice the change, or why none has to. The mutants in the table are a sample of all possible changes.
 """
 
 from __future__ import annotations

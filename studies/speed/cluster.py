@@ -452,7 +452,7 @@ def table(results: dict[str, Any]) -> str:
         half = seconds["bare loop, one process"] / 2
         rows = [[name, f"{1e3 * value:.0f} ms", f"{value / half:.2f}"] for name, value in seconds.items()]
         parts.append(
-            common.markdown(["a pass, 8 x 20,000 tokens, 512 features", "time", "over half the bare loop"], rows)
+            common.markdown(["a pass, 8 x 20,000 tokens, 512 features", "time", "divided by half the bare loop"], rows)
         )
         payload, driver = results["cost"]["payload"], results["cost"]["driver"]
         parts.append(

@@ -2,8 +2,8 @@
 
 A pass computes the objective and its gradient once. Dense inputs have 500 features per token. Sparse inputs have 20 of
 50,000 columns, with weights for the pairs that occur. There are nine labels, and sequences of 20 tokens. Passes are
-timed in turn, in one process, on one thread, and the median of several rounds counts. Memory is the peak of a fit of
-five iterations above that before the fit, in a process of its own. Kernels are linear, so that the inputs are the
+timed in turn, in one process, on one thread, and the median of several rounds counts. Memory is the peak during a fit
+of five iterations, minus the memory before it, in a process of its own. Kernels are linear, so that the inputs are the
 features. *Ratio* divides the pass over both inputs by the sum of the passes over each alone.
 """
 

@@ -1,9 +1,9 @@
 """The cost of labels that are missing at random: CoNLL-2000 chunking, the first 2,000 sentences.
 
-Half of their labels are hidden. The table compares four fits: to all labels, to the half that is left, to 1,000
-sentences with all of their labels, and to the few sentences in which no label happens to be hidden. The 1,000 sentences
-have about as many labels as are left. The kernel is linear, C is 1, and the features are the words and tags of a
-window. Accuracy is that of the tokens of the test set, and seconds are wall clock on two threads.
+Half of the labels of 2,000 sentences are hidden. The table compares four fits: to all labels, to the half that is left,
+to 1,000 sentences with all of their labels, and to the few sentences in which no label happens to be hidden. The 1,000
+sentences have about as many labels as are left. The kernel is linear, C is 1, and the features are the words and tags
+of a window. Accuracy is that of the tokens of the test set, and seconds are wall clock on two threads.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ CPU time, which other work on the machine disturbs less. Our fit ends at a certi
 (2 C), no limit of iterations, and ends by its own rule.
 
 *auto* is the fit with C="auto", which first tries powers of 10 on held-out sequences. In rows with *auto*, the last
-column is another ratio: the time with the search for C, divided by the time with the found C alone.
+column is another ratio: the time with the search for C, divided by the time of another fit with the found C alone.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The data are chains of 20 tokens in two clusters per label, with nine labels and 64 numbers per token unless a row says
 otherwise. The kernel is rbf with random landmarks, in float64, on one thread. A pass computes the objective and its
 gradient once, over 10,000 tokens; passes are timed in turn. A fit runs to a certified gap of 1e-4, in a process of its
-own, and its memory is the peak above that before the fit. In fits to the larger data, the process may take at most a
-third as much new memory as the stored features would need. All seconds are CPU time.
+own, and its memory is the peak above that before the fit. In fits to the larger data, new memory is limited to a third
+of what the stored features need. All seconds are CPU time.
 
 The last table, on a fifth of the smaller data, makes the kernel smoother and smoother. K_BB = R R' is the Gram matrix
 of the landmarks B, and features are found by a solve with R. A large condition number of R means that this solve
@@ -154,7 +154,8 @@ def table(results: dict[str, Any]) -> str:
             f"With {int(n_small):,} tokens, both fits have the same objective to {difference:.0e}. The fit that "
             f"recomputes features takes {recomputed['seconds'] / stored['seconds']:.1f} times as long.",
             common.markdown(
-                ["gamma", "condition of R", "difference of the objectives", "status", "time, ratio"], smooth
+                ["gamma", "condition of R", "difference of the objectives", "status", "recomputed time / stored"],
+                smooth,
             ),
         ]
     )

@@ -2,10 +2,10 @@
 
 A linear ChainCRF with ten columns and four labels, and a linear SegmentCRF with durations up to 20, label a million
 tokens that were drawn at random. *Whole* is predict_proba of all tokens in one call. A stream takes them in blocks of
-1,000, or some of them one by one; `lag` and `max_delay` are as the row says. Times are CPU time per token in one
-process, and medians of rounds in turn. A push hands a token or a block to the stream. *First* and *last* are median
-times over the first and the last tenth of the pushes: a ratio near 1 says that a long stream does not slow down. The
-state is what `state()` returns after all tokens.
+1,000; in the columns *one by one*, it takes some tokens singly; `lag` and `max_delay` are as the row says. Times are
+CPU time per token in one process, and medians of rounds in turn. A push hands a token or a block to the stream. *First*
+and *last* are median times over the first and the last tenth of the pushes: a ratio near 1 says that a long stream does
+not slow down. The state is what `state()` returns after all tokens.
 """
 
 from __future__ import annotations

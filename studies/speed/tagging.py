@@ -1,10 +1,11 @@
 """Prediction: from feature lists to labels beside CRFsuite's tagger, from arrays to labels beside a bare Gram block.
 
-Lists: the test sentences of CoNLL-2000 chunking have 19 feature names per token. They are labelled in one call with all
-sentences, and in one call per sentence; CRFsuite always has one call per sentence. The strings are made anew before the
-clock starts, as they would come from a template. For the latency, the features of a sentence are made just before its
-call. Both models are fitted to the same sentences by a few iterations, since the time of tagging does not depend on the
-fit. *Vectorising* is what `fit` spends on reading the feature names of the training sentences.
+Lists: the test sentences of CoNLL-2000 chunking have 19 feature names per token. *Dicts* are dicts of 19 strings. They
+are labelled in one call with all sentences, and in one call per sentence; CRFsuite always has one call per sentence.
+The strings are made anew before the clock starts, as they would come from a template. For the latency, the features of
+a sentence are made just before its call. Both models are fitted to the same sentences by a few iterations, since the
+time of tagging does not depend on the fit. *Vectorising* is what `fit` spends on reading the feature names of the
+training sentences.
 
 Arrays: inputs are 64 numbers per token in float32, in sequences of 20, and the rbf kernel has 500 landmarks. *Bare* is
 the Gram block of all inputs alone, on one thread: `X @ B.T` for the landmarks B, squared distances in place, and an

@@ -5,8 +5,8 @@ that is neither as it was nor fitted. Other failures are an exit code or a messa
 and a Python traceback. A partial file that stays behind is a failure, too, except after kill -9, or if the interruption
 hits the removal of this file.
 
-At *every line* and at *random lines* means that a trace function raises the interruption before that line of the
-library runs, so that no moment is too short to be hit. Signals are sent at a random moment while the process runs.
+*At every line* and *at random lines* mean that a trace function interrupts just before that line of the library runs,
+so that no moment is too short to be hit. Signals are sent at a random moment while the process runs.
 """
 
 from __future__ import annotations
