@@ -337,8 +337,8 @@ def repeated_posts(C, n=300, copies=4, n_labels=4, vocabulary=300, length=20, n_
     words, labels = np.concatenate([words, again]), np.concatenate([labels, others % n_labels])
     # Features are the word, and pairs of the word and another one; different pairs may share a feature.
     pairs = [(7 * words + 31 * np.roll(words, k, axis=1) + k) % 5000 + vocabulary for k in range(n_features)]
-    columns = np.stack([words, *pairs], axis=-1).reshape(words.size, -1)
-    ends = np.arange(0, columns.size + 1, n_features + 1)
+    columns = np.stack([words, *pairs], axis=-1).reshape(words.size, -1).astype(np.int32)
+    ends = np.arange(0, columns.size + 1, n_features + 1, dtype=np.int32)
     F = sp.csr_array((np.ones(columns.size), columns.ravel(), ends), shape=(words.size, vocabulary + 5000))
     F.sum_duplicates()
     layout = Layout.of(chain_terms(n_labels, InputKernel("linear"), C=C, C_edge=C), {TOKEN_TERM: F.shape[1]})
@@ -357,11 +357,11 @@ def test_steps_that_single_precision_hides_are_taken_in_double_precision(monkeyp
         return refined[-1][1]
 
     monkeypatch.setattr(Ascent, "refine", refine_and_tell)
-    found = minimise(objective, Dual(), start, tol=1e-4, max_iter=150)
+    found = minimise(objective, Dual(), start, tol=1e-4, max_iter=100)
     assert found.status == "optimal"
     assert refined == [(np.float32, True, np.float64)]
     monkeypatch.setattr(Ascent, "refine", lambda ascent: False)
-    stuck = minimise(objective, Dual(), start, tol=1e-4, max_iter=150)
+    stuck = minimise(objective, Dual(), start, tol=1e-4, max_iter=100)
     assert stuck.status == "max_iter"
     assert stuck.certificate.objective > found.certificate.objective
 
