@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from kernelcrf.distributed.bundles import subtrees
-from kernelcrf.distributed.dask import PARTS_PER_MEMORY
+from kernelcrf.distributed.dask import MOST_MEMORY, PARTS_PER_MEMORY
 from studies import common
 from studies.speed import cluster, stored_features
 
 PAGE = common.ROOT / "docs" / "scaling.md"
-TOKENS = (1e9, 1e11)
 CORES, MEMORY = 32, 256  # of a machine, in GB
-MACHINES = (8, 64, 256)
+SIZES = ((1e9, 8), (1e9, 256), (1e11, 64), (1e11, 256))  # tokens and machines
 PASSES = 60
 SCORES = 3 * 8 * 8  # bytes of a token with eight labels
 HASHED = {"weights": 2**18 * 8, "bytes of inputs": 24 * 6}
@@ -148,12 +147,12 @@ def table(results: dict[str, Any]) -> str:
         ],
     )
     rows = []
-    for (name, (a, what)), tokens, machines in product(kinds.items(), TOKENS, MACHINES):
-        p = predicted(c, a, what, tokens, machines)
+    for (name, (a, what)), (tokens, machines) in product(kinds.items(), SIZES):
+        p, most = predicted(c, a, what, tokens, machines), MEMORY * (MOST_MEMORY if what is DENSE else 1)
         rows.append(
             [f"{name}, 10^{round(log(tokens, 10))} tokens, {machines} x {CORES} cores"]
             + [f"{rounded(p[key])} s" for key in ("tokens", "parts", "scheduler", "payload", "driver")]
-            + [f"{rounded(p['hours'])} h", f"{p['memory']:,.0f} GB" + (": too much" if p["memory"] > MEMORY else "")]
+            + [f"{rounded(p['hours'])} h", f"{p['memory']:,.0f} GB" + (": too much" if p["memory"] > most else "")]
         )
     header = ["", "tokens", "parts", "scheduler", "payload", "driver", f"{PASSES} passes", "memory of a machine"]
     return f"{known}\n\n{common.markdown(header, rows)}"
