@@ -217,9 +217,9 @@ targets.
 With a kernel, the source has few landmarks to save time, and updates and refits may have more.
 [Sensors](results/signals.md#activities-and-occupancy-from-sensors) has a better model of the first room.
 
-The last two columns compare the leftmost update of a row with *source only* or *target only*, whichever is better: they
-have the difference in error and in log-loss, with p of a paired t-test over targets. Only the test scores tell which of
-the two is better.
+The last two columns compare the first update that a row has, from the left, with the better one of *source only* and
+*target only*. They have the difference in error and in log-loss, with p of a paired t-test over targets. Which of the
+two is better is known only from the test scores.
 
 {common.markdown(header, lines)}
 

@@ -367,8 +367,8 @@ LogisticRegression, RandomForest, HistGradientBoosting and SVC, which label each
 it is CRFsuite. Arrays are standardised. To save time, training sets are small: 30 trials of activity, 40 chains of
 proteins, 1,000 sentences of CoNLL-2000 and EWT, 1,500 of prosody and WNUT-17. Other pages therefore have other figures
 for the same test sets. Scores are in per cent: F1 of spans on WNUT-17 and CoNLL-2000, accuracy of tokens on the other
-data. Negative differences mean that `ChainCRF()` is behind, which is so on {lost} of {len(short)} test sets. The
-largest miss comes first.
+data. In the column *difference*, negative numbers mean that `ChainCRF()` is behind, which is so on {lost} of
+{len(short)} test sets. The largest miss comes first.
 
 {common.markdown(header, [line for _, line in sorted(short)], (0, 3))}
 
@@ -377,9 +377,10 @@ Each row is one [test set](datasets.md). *Occupancy* is about whether an office 
 one model of proteins. *Prosody* is about prominent words, *WNUT-17* about entities, *CoNLL-2000* about chunks, and
 *EWT* about parts of speech.
 
-*Grid*: we tried a grid of kernels and C, and kept the ChainCRF with the best score on held-out sequences. Its
-difference to `ChainCRF()` is below 0 if the grid is behind. This can happen, because what is best on held-out sequences
-of the training data can be bad elsewhere, such as in a new room.{warning}
+*Grid*: we tried a grid of kernels and C, and kept the ChainCRF with the best score on held-out sequences. *Grid,
+difference* is its score minus that of `ChainCRF()`: here, negative numbers mean that the grid is behind. This can
+happen, because what is best on held-out sequences of the training data can be bad elsewhere, such as in a new
+room.{warning}
 
 *Time, in fits* divides the CPU seconds of `ChainCRF()` by those of one fit with the kernel, gamma and C that it chose.
 

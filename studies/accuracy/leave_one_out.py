@@ -239,7 +239,7 @@ def section(results: dict[str, Any]) -> str:
     reference = close / np.sqrt(1e3)
     undecided = (
         f" The other {outside} cannot be decided here.\nThe refit is not exact either: errors fall with the square "
-        f"root of the gap, so that it\ncan be wrong by about {reference:.4f}. It cannot test smaller bounds."
+        f"root of the gap, so that it\ncan be wrong by about {reference:.4f}, and cannot test smaller bounds."
         if outside
         else ""
     )
@@ -276,7 +276,8 @@ Values by one step and certified ones have a bound on their error. We compared {
 1e-11; for {n_bounds - outside}, the difference is at most the bound plus 1e-5.{undecided} The library's tests compare
 bounds with exact optima.
 
-These log-probabilities can choose C: the C with the largest sum over the training sequences. Beside other rules:
+These log-probabilities can choose C: the C with the largest sum over the training sequences. The table compares this
+with other rules.
 
 {common.markdown(("data", "rule", "C", "test error, %", "log-loss", "CPU seconds"), choices, (0, 1))}
 

@@ -404,9 +404,9 @@ either side. It is not told the place. *Intercept* is a bias for each letter, an
 and last letter of a word. The SVC has an rbf kernel and labels each letter alone.
 
 The table has wrong letters in percent, as mean and standard error over splits. The number of splits is in the
-cell.{common.of_all(n, 10, "splits")} C and gamma, and the size of pixels for linear models, are chosen on the training
-data of the first split. Seconds are for the final fit and the labels of the test data, with one tenth / nine tenths to
-train.
+cell.{common.of_all(n, 10, "splits")} C and gamma, and the factor of the pixels for linear models, are chosen on the
+training data of the first split. Seconds are for the final fit and the labels of the test data, with one tenth / nine
+tenths to train.
 
 {table}
 
@@ -430,8 +430,9 @@ known to use the place. A second pass can tell the 55 words apart, too. The rows
 compare.
 
 CRFsuite has a constant feature, so compare it with the linear kernel with an intercept. The two differ in the values of
-C and c2 that were tried, and in decoding. All linear models choose C and the size of pixels together: pixels and
-transitions share C, and a smaller size of pixels lowers the prior variance of the scores of pixels alone.
+C and c2 that were tried, and in decoding. For all linear models, C and a factor that multiplies the pixels are chosen
+together. Pixels and transitions share C. A smaller factor lowers the prior variance of the scores of pixels, but not
+that of transitions.
 
 Inputs were chosen on a third of the training words of the first split. Other inputs and kernels gave no gain there:
 several blurs at once, gradients beside the blur, a kernel over the whole word, a stronger edge kernel, and transitions

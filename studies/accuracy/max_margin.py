@@ -217,8 +217,8 @@ def changes(title: str, kernels: dict[str, list[dict[str, Any]]]) -> str:
     by_kernel = [abs(mean("cubic", name) - mean("linear", name)) for name in MODELS]
     by_loss = [abs(mean(kernel, SVM) - mean(kernel, CRF)) for kernel in kernels]
     return (
-        f"On {title}, the cubic kernel instead of the linear one changes the errors of labellings by "
-        f"{span(by_kernel, '.2f')} points, and a margin instead of the likelihood by {span(by_loss, '.2f')}."
+        f"On {title}, errors of labellings differ by {span(by_kernel, '.2f')} points between the two kernels, and "
+        f"by {span(by_loss, '.2f')} between margin and likelihood."
     )
 
 

@@ -49,8 +49,9 @@ affiliation or reference.
   limit of iterations. For GROBID it stands in for Wapiti, the CRF program of GROBID, with Wapiti's default penalties
   (c1 = 0.5, c2 = 0.00005) and at most 300 iterations.
 - *ChainCRF* has the same features. It ends at a certified gap of 1 %.
-- *features of steps* have weights for pairs of neighbouring labels, which CRFsuite does not offer: the first character,
-  the case, the kind of number and the final character of a token and of the token before, as in AnyStyle.
+- *features of steps* have weights for pairs of neighbouring labels; CRFsuite does not offer this. As in AnyStyle, these
+  features are the first character, the case, the kind of number and the final character, of a token and of the token
+  before.
 - *more features* also has affixes, shapes, places and neighbours of tokens. CRFsuite was not given these.
 - *Wapiti's penalties* are those of CRFsuite for GROBID, here `ElasticNet(0.5)` and C = 10,000. These rows stop after at
   most 300 iterations, because with such a large C the certified gap stays wide.
@@ -297,7 +298,7 @@ def facts(found: dict[str, Any], task: Task) -> str:
     text = f"{fits} {found['trained']:,} items; {found['tested']:,} of {found['n_items']:,} items are tested."
     text += f" Chosen: {listed(chosen['models'])}."
     if len(set(chosen["models"])) > 1:
-        text += " *To review* assumes comparable probabilities; here they come from different models."
+        text += " *To review* sorts items by probability; here, those of different models may not be comparable."
     ours = {row: rows[row]["items"] for row in task.models if row != CRFSUITE}
     least = min(ours, key=ours.__getitem__)
     if ours[least] < chosen["items"]:

@@ -2,8 +2,8 @@
 
 These count as failures: a file that is neither the old model nor the new one, or that does not load, and an estimator
 that is neither as it was nor fitted. Other failures are an exit code or a message that differs from the documented one,
-and a Python traceback. A partial file that stays behind is a failure, too, except after kill -9, or if the interruption
-hits the removal of this file.
+and a Python traceback. A partial file that is left behind is a failure, too. Exceptions are kill -9, and an
+interruption of the removal of this file.
 
 *At every line* and *at random lines* mean that a trace function interrupts just before that line of the library runs,
 so that no moment is too short to be hit. Signals are sent at a random moment while the process runs.
